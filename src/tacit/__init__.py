@@ -1,0 +1,1 @@
+"""Tacit: private, Bayesian, uncertainty-aware training on PyTorch."""

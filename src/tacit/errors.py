@@ -1,0 +1,28 @@
+"""Every error that Tacit raises on purpose, as one small tree.
+
+A message is one line: what was asked, what was found, what to do.
+"""
+
+
+class TacitError(Exception):
+    """Base of all errors raised on purpose; the command line prints it as one line and exits with 2."""
+
+
+class InputError(TacitError, ValueError):
+    """An argument, a file or a declaration that cannot be used. Nothing was written and nothing was charged."""
+
+
+class RefusedError(TacitError):
+    """A question that has no honest answer, such as a ledger that an accountant cannot read."""
+
+
+class LedgerError(TacitError):
+    """A ledger that is damaged, rolled back, locked by another writer, or not writable."""
+
+
+class BudgetError(TacitError):
+    """The next block of steps would exceed the budget. It was raised before any data was read."""
+
+
+class RecordMixingError(InputError):
+    """The model or the loss lets one record influence the gradient of another, so that no clip bounds it."""

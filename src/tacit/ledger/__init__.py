@@ -1,0 +1,41 @@
+"""What happened: public facts about each release, in a durable hash-chained file. Standard library only."""
+
+from tacit.ledger.chain import Chain, Head
+from tacit.ledger.events import (
+    BallsInBinsStep,
+    FixedSizeSample,
+    GaussianSumQuery,
+    Neighbours,
+    PoissonSample,
+    SamplingEvent,
+    ShuffledStep,
+    Unit,
+    event_from_json,
+    event_to_json,
+    merged_noise_multiplier,
+)
+from tacit.ledger.file import LedgerFile, ledger_path, read_ledger, verify_ledger
+from tacit.ledger.ledger import Charge, Ledger, LedgerHeader
+
+__all__ = [
+    "BallsInBinsStep",
+    "Chain",
+    "Charge",
+    "FixedSizeSample",
+    "GaussianSumQuery",
+    "Head",
+    "Ledger",
+    "LedgerFile",
+    "LedgerHeader",
+    "Neighbours",
+    "PoissonSample",
+    "SamplingEvent",
+    "ShuffledStep",
+    "Unit",
+    "event_from_json",
+    "event_to_json",
+    "ledger_path",
+    "merged_noise_multiplier",
+    "read_ledger",
+    "verify_ledger",
+]

@@ -1,0 +1,164 @@
+"""The ledger as a file: charged before data is touched, chained, locked and durable.
+
+Order of things (failure-modes, "The ledger"): lock, check the budget, append a reserve, sync, and only then sample,
+clip, add noise and update. A crash can therefore only over-count, by at most one block.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tacit.errors import InputError, LedgerError
+from tacit.ledger.chain import Chain, Head, seal, verify
+from tacit.ledger.ledger import Charge, Ledger, LedgerHeader
+from tacit.ledger.replay import FORMAT, Replay, charges_to_json
+from tacit.ledger.storage import FileStorage, head_path, read_bytes
+
+
+def ledger_path(path: str | Path) -> Path:
+    """A run's folder stands for the ``ledger.jsonl`` inside it."""
+    path = Path(path)
+    return path / "ledger.jsonl" if path.is_dir() else path
+
+
+def verify_ledger(path: str | Path) -> Chain:
+    """Check the hash chain and the head of a ledger and return its records; needs no lock."""
+    path = ledger_path(path)
+    data = read_bytes(path)
+    if data is None:
+        raise LedgerError(f"no ledger at {path}; name a ledger file or a run's folder")
+    chain = _verify(data, read_bytes(head_path(path)), path)
+    if not chain.records:
+        raise LedgerError(f"{path} holds no ledger record")
+    return chain
+
+
+def read_ledger(path: str | Path) -> Ledger:
+    """Read and verify a ledger; an unfinished last line is charged like the block before it.
+
+    Raises:
+        LedgerError: the file is missing, damaged, rolled back, or not a ledger; the message names the line.
+    """
+    chain = verify_ledger(path)
+    replay = _replay(chain)
+    if chain.torn_bytes:
+        replay.apply(_void_record(chain, replay))
+    return replay.ledger
+
+
+class LedgerFile:
+    """A ledger open for writing. One writer at a time; every method returns only when the disk has the record.
+
+    Example:
+        >>> import tempfile
+        >>> from tacit.ledger import GaussianSumQuery, PoissonSample
+        >>> event = PoissonSample(probability=0.01, queries=(GaussianSumQuery(1.0, 1.1),))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with LedgerFile(f"{folder}/ledger.jsonl", LedgerHeader(dataset="demo")) as ledger:
+        ...         block = ledger.reserve([Charge(event, 20)])
+        ...         ledger.settle(block, steps=7)
+        ...     read_ledger(folder).steps
+        7
+    """
+
+    def __init__(self, path: str | Path, header: LedgerHeader, versions: Mapping[str, str] | None = None) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._storage = FileStorage(self.path)
+        try:
+            self._recover(header, dict(versions or {}))
+        except BaseException:
+            self._storage.close()
+            raise
+
+    def _recover(self, header: LedgerHeader, versions: dict[str, str]) -> None:
+        chain = _verify(self._storage.read(), self._storage.read_head(), self.path)
+        self._head = chain.head
+        self._replay = _replay(chain)
+        if not chain.records:
+            self._storage.truncate(0)  # a first line cut short: nothing was ever charged under it
+            self._append({"record": "open", "format": FORMAT, "header": asdict(header), "versions": versions})
+            self._storage.sync_folder()
+            return
+        self._check_same(header)
+        if chain.torn_bytes:
+            self._storage.truncate(chain.whole_bytes)
+            self._append(_void_record(chain, self._replay))
+
+    def _check_same(self, header: LedgerHeader) -> None:
+        for name in asdict(header):
+            found, asked = getattr(self.ledger.header, name), getattr(header, name)
+            if found != asked:
+                raise InputError(
+                    f"ledger {self.path} was opened with {name} {found!r}, this run has {asked!r}; "
+                    "use a ledger of its own or the same declaration"
+                )
+
+    @property
+    def ledger(self) -> Ledger:
+        """All that has been charged so far, as the value that accountants read."""
+        return self._replay.ledger
+
+    @property
+    def head(self) -> Head:
+        return self._head
+
+    def reserve(self, charges: Sequence[Charge]) -> int:
+        """Charge a block of steps before any of its data is touched; returns the record's number."""
+        neighbours = self.ledger.header.neighbours
+        for charge in charges:
+            if charge.event.neighbours != neighbours:
+                raise InputError(
+                    f"a {charge.event.kind} sample protects {charge.event.neighbours} neighbours, "
+                    f"this ledger was opened for {neighbours}"
+                )
+        self._append({"record": "reserve", "charges": charges_to_json(charges)})
+        return self._head.count
+
+    def settle(self, number: int, steps: int) -> None:
+        """A clean stop: lower a reserved block to the steps that were begun."""
+        reserved = self._replay.block_steps(number)
+        if not 0 <= steps <= reserved:
+            raise InputError(f"settle takes 0 to {reserved} steps, found {steps}")
+        if steps < reserved:
+            self._append({"record": "settle", "reserve": number, "steps": steps})
+
+    def plan(self, steps: int) -> None:
+        """Declare, before a run starts, how many steps it will take at most."""
+        self._append({"record": "note", "planned_steps": steps})
+
+    def close(self) -> None:
+        self._storage.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        line, head = seal(record, self._head)
+        self._storage.append(line)
+        self._head = head
+        self._replay.apply(record)
+        self._storage.write_head(head.to_bytes())
+
+
+def _verify(data: bytes, head: bytes | None, path: Path) -> Chain:
+    return verify(data, Head.from_bytes(head) if head is not None else None, where=str(path))
+
+
+def _replay(chain: Chain) -> Replay:
+    replay = Replay()
+    for record in chain.records:
+        replay.apply(record)
+    return replay
+
+
+def _void_record(chain: Chain, replay: Replay) -> dict[str, Any]:
+    """What stands for a torn tail: a whole block is charged for it, as if its reserve had been used."""
+    return {"record": "void", "torn_bytes": chain.torn_bytes, "charges": charges_to_json(replay.last_block)}

@@ -1,0 +1,99 @@
+"""A ledger as a value: a header of declared facts and the charges that were made under it."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from tacit.errors import InputError
+from tacit.ledger.events import Neighbours, SamplingEvent, Unit
+
+Randomness = Literal["secure", "seeded"]
+Schedule = Literal["fixed", "adaptive"]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerHeader:
+    """What was declared when the ledger was opened. All of it is public.
+
+    Args:
+        unit: whose presence is protected.
+        neighbours: which data sets count as neighbours.
+        dataset: a declared name, never a hash, size or path of the data.
+        dataset_size: the declared public number of units, or None.
+        epsilon, delta: the declared budget, or None.
+        schedule: "fixed" if every event was fixed before the run, "adaptive" if noise, rate or stop may follow outputs.
+        randomness: "seeded" marks a run that can be repeated, hence must never be released.
+        assumptions: further sentences that every statement about this ledger has to repeat.
+    """
+
+    unit: Unit = "record"
+    neighbours: Neighbours = "add_remove"
+    dataset: str = "unnamed"
+    dataset_size: int | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    schedule: Schedule = "fixed"
+    randomness: Randomness = "secure"
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("unit", Unit), ("neighbours", Neighbours), ("schedule", Schedule),
+                              ("randomness", Randomness)):  # fmt: skip
+            if getattr(self, name) not in get_args(allowed):
+                raise InputError(f"{name} must be one of {', '.join(get_args(allowed))}, found {getattr(self, name)!r}")
+        if self.dataset_size is not None and not (isinstance(self.dataset_size, int) and self.dataset_size >= 1):
+            raise InputError(f"dataset_size must be a whole number of at least 1, found {self.dataset_size!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """``steps`` releases of the same event."""
+
+    event: SamplingEvent
+    steps: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 0:
+            raise InputError(f"steps must be a whole number of at least 0, found {self.steps!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """All that accountants may look at.
+
+    ``hypothetical`` marks a ledger of steps that were never run, as in ``tacit account --poisson``. ``planned_steps``
+    is what runs declared before they started; a smaller number of charged steps means that a run stopped early.
+    """
+
+    header: LedgerHeader = field(default_factory=LedgerHeader)
+    charges: tuple[Charge, ...] = ()
+    planned_steps: int = 0
+    hypothetical: bool = False
+
+    @classmethod
+    def planned(cls, charges: Iterable[Charge], header: LedgerHeader | None = None) -> "Ledger":
+        """A hypothetical ledger, for questions asked before a run.
+
+        Example:
+            >>> from tacit.ledger import GaussianSumQuery, PoissonSample
+            >>> event = PoissonSample(probability=0.01, queries=(GaussianSumQuery(1.0, 1.1),))
+            >>> Ledger.planned([Charge(event, 1000)]).steps
+            1000
+        """
+        charges = tuple(charges)
+        if header is None:
+            neighbours: Neighbours = charges[0].event.neighbours if charges else "add_remove"
+            header = LedgerHeader(neighbours=neighbours)
+        return cls(header, charges, sum(charge.steps for charge in charges), hypothetical=True)
+
+    @property
+    def steps(self) -> int:
+        return sum(charge.steps for charge in self.charges)
+
+    def merged(self) -> dict[SamplingEvent, int]:
+        """Distinct events with how often each was released; composition does not depend on the order."""
+        counts: Counter[SamplingEvent] = Counter()
+        for charge in self.charges:
+            counts[charge.event] += charge.steps
+        return {event: steps for event, steps in counts.items() if steps}
