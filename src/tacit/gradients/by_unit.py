@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from tacit.gradients.batches import Batch, take_records
+from tacit.gradients.batches import take_records
 from tacit.gradients.by_vmap import clip_and_sum
-from tacit.gradients.losses import Losses, check_one_loss_per_record
+from tacit.losses import Batch, Losses, check_one_loss_per_record
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 
 

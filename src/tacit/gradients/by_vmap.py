@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from tacit.gradients.batches import Batch, count_records, map_tensors, take_records
-from tacit.gradients.losses import Losses, check_one_loss_per_record
+from tacit.gradients.batches import count_records, map_tensors, take_records
+from tacit.losses import Batch, Losses, check_one_loss_per_record
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 
 

@@ -7,10 +7,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tacit.gradients.batches import Batch, count_records, take_records
+from tacit.gradients.batches import count_records, take_records
 from tacit.gradients.by_unit import clipped_sum_by_unit
 from tacit.gradients.by_vmap import clipped_sum_by_vmap
-from tacit.gradients.losses import Losses
+from tacit.losses import Batch, Losses
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 
 GradientStrategy = Literal["vmap"]
