@@ -44,12 +44,8 @@ def _solve(
         case (float(), None, int()):
             return calibrate_noise(epsilon, delta, probability=poisson, steps=steps, accountant=accountant)
         case (float(), float(), None):
-            return calibrate_steps(
-                epsilon, delta, probability=poisson, noise_multiplier=noise, accountant=accountant
-            )
+            return calibrate_steps(epsilon, delta, probability=poisson, noise_multiplier=noise, accountant=accountant)
         case (None, float(), int()):
-            return calibrate_probability(
-                epsilon, delta, noise_multiplier=noise, steps=steps, accountant=accountant
-            )
+            return calibrate_probability(epsilon, delta, noise_multiplier=noise, steps=steps, accountant=accountant)
         case _:
             raise InputError("give exactly two of --poisson, --noise and --steps; the third is found")
