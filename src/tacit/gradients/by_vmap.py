@@ -1,24 +1,35 @@
 """Per-record gradients of any model by ``vmap(grad)``: each record runs alone, so records cannot mix."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
+from tacit.errors import InputError
 from tacit.gradients.batches import count_records, map_tensors, take_records
 from tacit.losses import Batch, Losses, check_one_loss_per_record
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 
+# What a single record's values can make a model raise. Anything else is not about data and is not caught.
+RECORD_FAULTS = (IndexError, RuntimeError, ValueError)
+
 
 def clipped_sum_by_vmap(
-    losses: Losses, params: Mapping[str, Tensor], batch: Batch, mechanism: GaussianSumMechanism, views: int | None
+    losses: Losses,
+    params: Mapping[str, Tensor],
+    batch: Batch,
+    mechanism: GaussianSumMechanism,
+    views: int | None,
+    faults: list[Exception],
 ) -> tuple[Vectors, Tensor]:
     """The clipped sum over a chunk of records, in float64, and the records' squared norms [records, vectors]."""
-    gradients = per_record_gradients(losses, params, batch, views)
+    gradients = per_record_gradients(losses, params, batch, views, faults)
     return clip_and_sum(gradients, mechanism)
 
 
-def per_record_gradients(losses: Losses, params: Mapping[str, Tensor], batch: Batch, views: int | None) -> Vectors:
+def per_record_gradients(
+    losses: Losses, params: Mapping[str, Tensor], batch: Batch, views: int | None, faults: list[Exception]
+) -> Vectors:
     """Gradients with a leading dimension of records. With views, a record's loss is the mean over its views."""
 
     def loss_of_one(params: Mapping[str, Tensor], record: Batch) -> Tensor:
@@ -31,28 +42,25 @@ def per_record_gradients(losses: Losses, params: Mapping[str, Tensor], batch: Ba
     detached = {name: value.detach() for name, value in params.items()}
     try:
         result: Vectors = gradient(detached, batch)
-    except (IndexError, RuntimeError, ValueError) as error:
-        result = _record_by_record(gradient, detached, batch, error)
+    except InputError:
+        raise
+    except RECORD_FAULTS:
+        result = _record_by_record(gradient, detached, batch, faults)
     return result
 
 
-def _record_by_record(gradient: object, params: Vectors, batch: Batch, error: Exception) -> Vectors:
-    """One record's fault must not stop the release (failure-modes F5): it contributes zero, the others count.
-
-    A fault of every record is no private fact about one of them but an error in the model, the losses or the data's
-    type: it is raised, to the data holder alone.
-    """
-    records = count_records(batch)
-    parts: list[Vectors | None] = []
-    for record in range(records):
+def _record_by_record(
+    gradient: Callable[[Vectors, Batch], Vectors], params: Vectors, batch: Batch, faults: list[Exception]
+) -> Vectors:
+    """One record's fault must not stop the release (failure-modes F5): it contributes zero, the others count."""
+    parts: list[Vectors] = []
+    for record in range(count_records(batch)):
         try:
-            parts.append(gradient(params, take_records(batch, slice(record, record + 1))))  # type: ignore[operator]
-        except (IndexError, RuntimeError, ValueError):
-            parts.append(None)
-    if not any(parts):
-        raise error
-    blank = {name: value.new_zeros((1, *value.shape)) for name, value in params.items()}
-    return {name: torch.cat([(part or blank)[name] for part in parts]) for name in params}
+            parts.append(gradient(params, take_records(batch, slice(record, record + 1))))
+        except RECORD_FAULTS as fault:
+            faults.append(fault)
+            parts.append({name: value.new_zeros((1, *value.shape)) for name, value in params.items()})
+    return {name: torch.cat([part[name] for part in parts]) for name in params}
 
 
 def clip_and_sum(gradients: Vectors, mechanism: GaussianSumMechanism) -> tuple[Vectors, Tensor]:

@@ -15,6 +15,8 @@ from tacit.mechanisms import GaussianSumMechanism, Vectors
 
 GradientStrategy = Literal["vmap"]
 
+_MANY = 8
+
 
 @dataclass(frozen=True, slots=True)
 class ClippedSum:
@@ -44,14 +46,40 @@ def clipped_sum(
     device = next(iter(params.values())).device
     if batch is None:
         return ClippedSum(mechanism.zeros(device), torch.zeros(0, len(mechanism.shapes), dtype=torch.float64))
+    faults: list[Exception] = []
     if sizes is not None:
-        return ClippedSum(*clipped_sum_by_unit(losses, params, batch, sizes, mechanism, chunk))
-    sums = mechanism.zeros(device)
+        result = ClippedSum(*clipped_sum_by_unit(losses, params, batch, sizes, mechanism, chunk, faults))
+    else:
+        result = _by_chunks(losses, params, batch, mechanism, chunk, views, faults)
+    _refuse_if_all_failed(faults, len(result.squared_norms))
+    return result
+
+
+def _by_chunks(
+    losses: Losses,
+    params: Mapping[str, Tensor],
+    batch: Batch,
+    mechanism: GaussianSumMechanism,
+    chunk: int,
+    views: int | None,
+    faults: list[Exception],
+) -> ClippedSum:
+    sums = mechanism.zeros(next(iter(params.values())).device)
     norms = []
     for start in range(0, count_records(batch), chunk):
         records = take_records(batch, slice(start, start + chunk))
-        part, part_norms = clipped_sum_by_vmap(losses, params, records, mechanism, views)
+        part, part_norms = clipped_sum_by_vmap(losses, params, records, mechanism, views, faults)
         for name, value in part.items():
             sums[name] += value
         norms.append(part_norms)
     return ClippedSum(sums, torch.cat(norms))
+
+
+def _refuse_if_all_failed(faults: list[Exception], units: int) -> None:
+    """A fault of one record is its secret and stays silent. That every one of many fails is an error in the program.
+
+    The refusal goes to the data holder alone and is no release; one record more or less does not decide it unless all
+    others are faulty too.
+    """
+    if len(faults) == units >= _MANY:
+        raise faults[0]
