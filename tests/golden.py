@@ -84,6 +84,28 @@ def group_composition(i: Inputs) -> Any:
     return {"S_star": 1 / z, "z": z}
 
 
+def sgld_task(i: Inputs) -> accountants.SGLDTask:
+    return accountants.SGLDTask(i["epsilon"], i["delta"], i["N"], i["T"], i["L"])
+
+
+def stepsize_conditions(i: Inputs) -> Any:
+    lower, upper = accountants.theorem_conditions(i["N"], i["L"], i["tau"])
+    return {"lower": lower, "upper": upper}
+
+
+def stepsize_max_fixed(i: Inputs) -> Any:
+    return accountants.max_fixed_step(sgld_task(i), i["B"], accountant_of(i["accountant"]))
+
+
+def stepsize_max_decreasing(i: Inputs) -> Any:
+    return accountants.max_decreasing_step(sgld_task(i), i["B"], accountant_of(i["accountant"]))
+
+
+def stepsize_gaussian_limit(i: Inputs) -> Any:
+    mu, fixed, decreasing = accountants.gaussian_limit(sgld_task(i))
+    return {"mu": mu, "fixed": fixed, "decreasing_eta1": decreasing}
+
+
 EVALUATORS: dict[str, Callable[[Inputs], Any]] = {
     "rdp_subsampled_gaussian": rdp_subsampled_gaussian,
     "rdp_subsampled_gaussian_reverse_logmgf": rdp_reverse,
@@ -98,6 +120,13 @@ EVALUATORS: dict[str, Callable[[Inputs], Any]] = {
     "ma_epsilon_fixed_lambda": moments_epsilon,
     "group_composition": group_composition,
     "amplification_by_sampling": lambda i: {"exact": accountants.amplification_by_sampling(i["epsilon"], i["q"])},
+    "stepsize_wang": lambda i: accountants.wang_bound(sgld_task(i), i["log_term"]),
+    "stepsize_thm3": lambda i: accountants.theorem_3_bound(sgld_task(i), i["t"], i["c2"]),
+    "stepsize_thm4": lambda i: accountants.theorem_4_bound(sgld_task(i), i["c"]),
+    "stepsize_conditions": stepsize_conditions,
+    "stepsize_max_fixed": stepsize_max_fixed,
+    "stepsize_max_decreasing": stepsize_max_decreasing,
+    "stepsize_gaussian_limit": stepsize_gaussian_limit,
     "attack_probability": lambda i: {"P": accountants.attack_probability(i["epsilon"], i.get("delta", 0.0))},
 }
 

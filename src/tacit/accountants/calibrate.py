@@ -1,17 +1,14 @@
 """Noise, steps or sampling rate for a target (epsilon, delta): always the safe side, never over the target."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tacit.accountants.guarantee import check_delta
 from tacit.accountants.registry import get_accountant
+from tacit.accountants.search import most_within, smallest_within
 from tacit.accountants.statement import Accountant
 from tacit.errors import InputError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
-
-_RELATIVE = 1e-7  # how close to the best value the answer is
-_MOST_STEPS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,7 @@ def calibrate_noise(
     ask = _Question(epsilon, delta, get_accountant(accountant))
     _check_probability(probability)
     _check_steps(steps)
-    noise = _smallest_within(lambda z: ask(probability, z, steps), epsilon, "noise_multiplier", start=1.0)
+    noise = smallest_within(lambda z: ask(probability, z, steps), epsilon, "noise_multiplier", start=1.0)
     return ask.answer(probability, noise, steps)
 
 
@@ -53,7 +50,7 @@ def calibrate_probability(
     if ask(1.0, noise_multiplier, steps) <= epsilon:
         return ask.answer(1.0, noise_multiplier, steps)
     # one over the probability behaves like noise: more of it costs less
-    inverse = _smallest_within(lambda v: ask(1 / v, noise_multiplier, steps), epsilon, "probability", start=100.0)
+    inverse = smallest_within(lambda v: ask(1 / v, noise_multiplier, steps), epsilon, "probability", start=100.0)
     return ask.answer(1 / inverse, noise_multiplier, steps)
 
 
@@ -66,7 +63,8 @@ def calibrate_steps(
     _check_noise(noise_multiplier)
     if ask(probability, noise_multiplier, 1) > epsilon:
         raise InputError(f"epsilon {epsilon:g} does not pay for a single step; add noise or lower the probability")
-    return ask.answer(probability, noise_multiplier, _most_steps(ask, probability, noise_multiplier))
+    most = most_within(lambda steps: ask(probability, noise_multiplier, steps) <= epsilon)
+    return ask.answer(probability, noise_multiplier, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,65 +87,6 @@ class _Question:
     def answer(self, probability: float, noise_multiplier: float, steps: int) -> Calibration:
         cost = self(probability, noise_multiplier, steps)
         return Calibration(noise_multiplier, probability, steps, cost, self.delta, self.accountant.name)
-
-
-def _smallest_within(cost: Callable[[float], float], epsilon: float, name: str, start: float) -> float:
-    """The smallest x with cost(x) <= epsilon, for a falling cost; every value returned has been checked."""
-    low, high = start, start
-    while cost(high) > epsilon:
-        low, high = high, high * 4
-        if high > 1e9:
-            raise InputError(f"no {name} reaches epsilon {epsilon:g}; raise epsilon or delta")
-    while low == high or cost(low) <= epsilon:
-        high, low = low, low / 4
-        if low < 1e-3:
-            return high
-    return _shrink(cost, epsilon, low, high)
-
-
-def _shrink(cost: Callable[[float], float], epsilon: float, low: float, high: float) -> float:
-    """Illinois false position in log x and log cost; ``high`` always meets the target, ``low`` never does."""
-    gap_low, gap_high = _gap(cost(low), epsilon), _gap(cost(high), epsilon)
-    side = 0
-    while high > low * (1 + _RELATIVE):
-        middle = _between(low, high, gap_low, gap_high)
-        gap = _gap(cost(middle), epsilon)
-        if gap <= 0:
-            high, gap_high = middle, gap
-            gap_low = gap_low / 2 if side == 1 else gap_low
-            side = 1
-        else:
-            low, gap_low = middle, gap
-            gap_high = gap_high / 2 if side == -1 else gap_high
-            side = -1
-    return high
-
-
-def _gap(cost: float, epsilon: float) -> float:
-    return max(-30.0, min(30.0, math.log(cost / epsilon))) if cost > 0 else -30.0
-
-
-def _between(low: float, high: float, gap_low: float, gap_high: float) -> float:
-    """Where the line through both gaps crosses zero, nudged to the safe side and kept off the ends."""
-    width = math.log(high / low)
-    share = gap_low / (gap_low - gap_high) if gap_low > gap_high else 0.5
-    nudge = min(0.5, _RELATIVE / 2 / width)
-    return low * math.exp(width * min(max(share + nudge, nudge), 1 - nudge))
-
-
-def _most_steps(ask: _Question, probability: float, noise_multiplier: float) -> int:
-    low, high = 1, 2
-    while ask(probability, noise_multiplier, high) <= ask.epsilon:
-        low, high = high, high * 4
-        if high > _MOST_STEPS:
-            return low
-    while high - low > 1:
-        middle = math.isqrt(low * high) if high > 2 * low else (low + high) // 2
-        if ask(probability, noise_multiplier, middle) <= ask.epsilon:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _check_probability(value: float) -> None:

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from tacit.accountants.guarantee import Guarantee, check_delta
 from tacit.errors import RefusedError
-from tacit.ledger import Ledger, SamplingEvent
+from tacit.ledger import BallsInBinsStep, Ledger, SamplingEvent
 
 
 class Accountant(Protocol):
@@ -53,6 +53,8 @@ def assumptions(ledger: Ledger) -> tuple[str, ...]:
         sentences.append("seeded randomness: not releasable")
     if ledger.steps < ledger.planned_steps and ledger.header.schedule == "fixed":
         sentences.append("holds if the early stop ignored the outputs")
+    if any(isinstance(charge.event, BallsInBinsStep) for charge in ledger.charges):
+        sentences.append("every balls-in-bins pass was finished or charged in full before the next began")
     return tuple(sentences)
 
 
