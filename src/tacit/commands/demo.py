@@ -3,6 +3,7 @@
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import mean, stdev
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -118,15 +119,15 @@ class _Outcome:
 
     @property
     def accuracy(self) -> float:
-        return sum(run.accuracy for run in self.runs) / len(self.runs)
+        return mean(run.accuracy for run in self.runs)
 
     @property
     def spread(self) -> float:
-        return (sum((run.accuracy - self.accuracy) ** 2 for run in self.runs) / (len(self.runs) - 1)) ** 0.5
+        return stdev(run.accuracy for run in self.runs)
 
     @property
     def open_accuracy(self) -> float:
-        return sum(run.open_accuracy for run in self.runs) / len(self.runs)
+        return mean(run.open_accuracy for run in self.runs)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -201,6 +202,7 @@ def _train(data: "Split", ledger: Path, noise: float) -> _Trained:
     from torch import nn
     from torch.nn.functional import binary_cross_entropy_with_logits
 
+    from tacit.accountants import Budget
     from tacit.commands.breast_cancer import FEATURES
     from tacit.inference import SGLD, GaussianPrior
     from tacit.mechanisms import ClipRecords, GaussianNoise
@@ -221,6 +223,7 @@ def _train(data: "Split", ledger: Path, noise: float) -> _Trained:
         noise=GaussianNoise(multiplier=noise),
         steps=STEPS,
         ledger=ledger,
+        budget=Budget(EPSILON, DELTA),
         dataset="breast cancer (scikit-learn), training part",
         dataset_size=size,
         assumptions=("feature bounds and the number of records were declared as public",),

@@ -1,32 +1,18 @@
 """A plan: every public fact of a private run, fixed before any data is read."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
+from tacit.accountants import Budget
 from tacit.errors import InputError
-from tacit.ledger import Charge, Ledger, LedgerHeader
+from tacit.ledger import LedgerHeader
 from tacit.mechanisms import Clipping, GaussianNoise
 from tacit.randomness import Randomness
 from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
 
 BLOCK = 20  # steps reserved at a time: bounds what a crash can over-charge, and keeps the ledger's cost per step small
-
-
-class BudgetGate(Protocol):
-    """A hard stop, asked before the data of a block is read. Accountants provide one; training only calls it."""
-
-    @property
-    def epsilon(self) -> float: ...
-
-    @property
-    def delta(self) -> float: ...
-
-    def check(self, ledger: Ledger, charges: Sequence[Charge]) -> None:
-        """Raise :class:`~tacit.errors.BudgetError` if these charges on top of the ledger exceed the budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +25,7 @@ class TrainingPlan:
         noise: how much noise hides it; None if the inference method or the vector groups say so.
         steps: how many steps, fixed beforehand.
         ledger: where the ledger lies; several runs on the same data share one.
-        budget: a gate that stops before it is exceeded.
+        budget: a hard stop: a block of steps that would exceed it is refused before its data is read.
         unit: whose presence is protected.
         dataset: a public name for the ledger.
         dataset_size: the declared number of units; must agree with the sampling within 1 %.
@@ -53,7 +39,7 @@ class TrainingPlan:
     noise: GaussianNoise | None
     steps: int
     ledger: str | Path
-    budget: BudgetGate | None = None
+    budget: Budget | None = None
     unit: UnitOfPrivacy = RECORDS
     dataset: str = "unnamed"
     dataset_size: int | None = None

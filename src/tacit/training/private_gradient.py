@@ -8,13 +8,13 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from tacit.accountants import ACCOUNTANTS
+from tacit.accountants import Budget, get_accountant
 from tacit.ledger import Ledger
 from tacit.losses import Batch, ModelLosses, UserLosses
 from tacit.mechanisms import Clipping, GaussianNoise
 from tacit.randomness import Randomness
 from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
-from tacit.training.plan import BLOCK, BudgetGate, TrainingPlan
+from tacit.training.plan import BLOCK, TrainingPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.samples import Augment, Collate, DataSource, Sample
 
@@ -63,7 +63,7 @@ class PrivateGradient:
         *,
         ledger: str | Path,
         unit: UnitOfPrivacy = RECORDS,
-        budget: BudgetGate | None = None,
+        budget: Budget | None = None,
         dataset: str = "unnamed",
         dataset_size: int | None = None,
         physical_batch: int = 256,
@@ -122,7 +122,7 @@ class PrivateGradient:
 
     def epsilon(self, delta: float, accountant: str = "pld") -> float:
         """Epsilon of all that has been charged so far, if the decision to stop here ignores the outputs."""
-        return ACCOUNTANTS[accountant].guarantee(self.ledger, delta=delta).epsilon
+        return get_accountant(accountant).guarantee(self.ledger, delta=delta).epsilon
 
     def close(self) -> None:
         """Give up the ledger's lock, so that another run can write to it."""

@@ -5,6 +5,7 @@ from itertools import groupby
 
 from torch import Tensor
 
+from tacit.accountants import BudgetGate
 from tacit.errors import InputError
 from tacit.gradients import (
     check_records_stay_apart,
@@ -50,6 +51,7 @@ class PrivateSum:
         self._stddev = stddev
         self._example = example
         self._checked = False
+        self._gate = None if plan.budget is None else BudgetGate(plan.budget)
         self._mechanism = self._build_mechanism()
         if isinstance(losses, ModelLosses):
             refuse_mixing_layers(losses.model)
@@ -129,8 +131,8 @@ class PrivateSum:
         """Check the budget, then charge the next ``count`` steps; equal neighbours in the schedule share an entry."""
         events = [self.plan.sampling.event(self._mechanism_at(step + ahead).queries) for ahead in range(count)]
         charges = [Charge(event, len(list(same))) for event, same in groupby(events)]
-        if self.plan.budget is not None:
-            self.plan.budget.check(self.ledger, charges)
+        if self._gate is not None:
+            self._gate(self.ledger, charges)
         return self.ledger_file.reserve(charges), count
 
     def _settle(self, blocks: list[tuple[int, int]], begun: int) -> None:
