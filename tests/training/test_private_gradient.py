@@ -216,6 +216,23 @@ def test_several_runs_share_a_ledger(private, data):
             assert engine.ledger.steps == total
 
 
+def test_a_later_run_says_what_it_rests_on(private, data):
+    for _ in range(2):
+        with private(noise=2.0) as engine:
+            list(engine.samples(data, steps=5))
+    (pld,) = tacit.guarantees(engine.ledger, 1e-5, only=["pld"])
+    assert any("later runs" in sentence for sentence in pld.assumptions)
+
+
+def test_an_adaptive_run_is_guarded_by_a_renyi_filter(private, data):
+    engine = private(budget=tacit.Budget(1.0, 1e-5), noise=5.0, schedule="adaptive")
+    with pytest.raises(BudgetError):
+        list(engine.samples(data, steps=10_000))
+    answers = {answer.accountant: answer for answer in tacit.guarantees(engine.ledger, 1e-5)}
+    assert isinstance(answers["pld"], tacit.Refusal)
+    assert answers["rdp"].epsilon <= 1.0
+
+
 def test_a_seeded_run_is_marked(private, data):
     engine = private(randomness=tacit.Randomness.seeded(1))
     assert engine.ledger.header.randomness == "seeded"

@@ -81,7 +81,9 @@ def moments_on_line(probabilities: Floats, noise_multipliers: Floats, line: Line
     return Moments(log_peak, ratios, errors)
 
 
-def real_moments(probabilities: Floats, noise_multipliers: Floats, tilt: float) -> tuple[Floats, Floats, Floats, Floats]:
+def real_moments(
+    probabilities: Floats, noise_multipliers: Floats, tilt: float
+) -> tuple[Floats, Floats, Floats, Floats]:
     """F, F', F'' of every step at the real point ``tilt``, and a bound of the error of F."""
     size = len(probabilities)
     result = np.empty((4, size))
