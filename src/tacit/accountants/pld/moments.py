@@ -19,6 +19,7 @@ from tacit.errors import RefusedError
 Complexes = NDArray[np.complex128]
 
 _CHUNK = 2_000_000  # numbers held at once
+_BLOCK = 512  # points summed in one product
 _MOST_POINTS = 4_000_000
 
 
@@ -123,7 +124,7 @@ def _chunks(q: Floats, m: Floats, line: Line, high: int) -> Iterator[slice]:
     tilt = np.full(1, line.tilt)
     width = 18 * m + abs(line.tilt) + 1
     points = float((width / step(m, np.broadcast_to(tilt, m.shape), line.spacing * high)).max())
-    rows = max(1, int(_CHUNK / (min(points, _MOST_POINTS) * (1 + 2 * np.sqrt(high)))))
+    rows = max(1, int(_CHUNK / (points + min(points, _BLOCK) * 2 * np.sqrt(high))))
     for start in range(0, len(q), rows):
         yield slice(start, min(start + rows, len(q)))
 
@@ -148,25 +149,32 @@ def _points(q: Floats, m: Floats, tilt: float, height: float) -> _Points:
     # expected rounding of the exponents under the weights, then of the sum and the products
     scale = (weights * loss.scale).sum(axis=1)
     exponent = 10 * (weights * log_noise).sum(axis=1) + 15 * abs(tilt) * scale + np.abs(log_peak) + 8
-    error = UNIT * (exponent + 2 * (number + 64)) + QUADRATURE_ERROR
+    length = min(number, _BLOCK) + number / _BLOCK + 64
+    error = UNIT * (exponent + 2 * length) + QUADRATURE_ERROR
     return _Points(weights, loss.value, log_peak, error, 15 * UNIT * scale)
 
 
 def _waves(points: _Points, spacing: float, low: int, high: int) -> Complexes:
-    """sum over x of weight * exp(i k spacing rho) for k in [low, high), as a product of two matrices."""
+    """sum over x of weight * exp(i k spacing rho) for k in [low, high), as products of two matrices.
+
+    The sum is cut into blocks: rounding grows with the length of a block plus their number, not with all points.
+    """
     columns = int(np.ceil(np.sqrt(high - low)))
     rows = -(-(high - low) // columns)
-    fine = _powers(points.losses, spacing, columns, np.ones((len(points.losses), 1)))
-    start = points.weights * _phase(points.losses * (low * spacing))
-    coarse = _powers(points.losses, spacing * columns, rows, start[:, None, :])
-    table = np.matmul(coarse, fine.transpose(0, 2, 1))
-    return table.reshape(len(points.losses), -1)[:, : high - low]
+    size, number = points.losses.shape
+    table = np.zeros((size, rows, columns), dtype=np.complex128)
+    for start in range(0, number, _BLOCK):
+        losses, weights = points.losses[:, start : start + _BLOCK], points.weights[:, start : start + _BLOCK]
+        fine = _powers(losses, spacing, columns, np.ones(losses.shape))
+        coarse = _powers(losses, spacing * columns, rows, weights * _phase(losses * (low * spacing)))
+        table += np.matmul(coarse, fine.transpose(0, 2, 1))
+    return table.reshape(size, -1)[:, : high - low]
 
 
 def _powers(losses: Floats, spacing: float, number: int, start: Complexes | Floats) -> Complexes:
     """start * exp(i k spacing rho) for k < number, by doubling: log2(number) exponentials instead of number."""
     result = np.empty((len(losses), number, losses.shape[1]), dtype=np.complex128)
-    result[:, :1] = start if start.ndim == 3 else start[:, :, None]
+    result[:, 0] = start
     done = 1
     while done < number:
         more = min(done, number - done)
