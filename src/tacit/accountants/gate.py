@@ -3,6 +3,7 @@
 A fixed schedule is checked by RDP and, where that is too loose, by the certified PLD bound. An adaptive one is checked
 by a Renyi filter, because losses then may not simply be added up. Several runs share a ledger in one of two ways: the
 ledger is opened as adaptive, or its budget is split beforehand (:meth:`Budget.split`) and every run has its own share.
+A gate cannot see whether a later run was designed after a look at an earlier one: whoever opens the ledger declares it.
 """
 
 from collections import Counter
@@ -55,9 +56,8 @@ class BudgetGate:
         if ledger.header.schedule == "adaptive":
             within = self._filter_admits(after)
         elif any(isinstance(charge.event, BallsInBinsStep) for charge in after.charges):
-            within = (
-                self._renyi_epsilon(renyi_curve(after)) <= limit
-            )  # passes follow the order of steps: counts do not suffice
+            # passes follow the order of steps, so counts do not suffice
+            within = self._renyi_epsilon(renyi_curve(after)) <= limit
         else:
             within = self._counts_fit(ledger, block)
         if not within:
