@@ -223,8 +223,8 @@ def draw(generator, distinct=3):
     return events, math.exp(generator.uniform(math.log(1e-12), math.log(1e-2)))
 
 
-def grid_epsilon(events, delta, pessimistic, interval):
-    """dp-accounting on a grid; None where the grid would not fit."""
+def grid_delta(events, epsilon, pessimistic, interval):
+    """dp-accounting on a grid of losses."""
     logging.disable(logging.WARNING)
     total = None
     for event in events:
@@ -239,7 +239,7 @@ def grid_epsilon(events, delta, pessimistic, interval):
         )
         part = part.self_compose(event.count) if event.count > 1 else part
         total = part if total is None else total.compose(part)
-    return total.get_epsilon_for_delta(delta)
+    return total.get_delta_for_epsilon(epsilon)
 
 
 def reach(event):
@@ -248,7 +248,7 @@ def reach(event):
 
 
 def violations_against_grids(seed, wanted, points):
-    """Count draws whose bracket does not overlap the grid's [optimistic, pessimistic] range."""
+    """Count draws whose upper bound is refuted by an optimistic grid, or whose lower one by a pessimistic grid."""
     generator, violations, done = np.random.default_rng(seed), 0, 0
     while done < wanted:
         events, delta = draw(generator)
@@ -257,11 +257,12 @@ def violations_against_grids(seed, wanted, points):
         interval = 4 * scale / points
         if max(reach(event) for event in events) / interval > 20 * points or found.upper > 1e3:
             continue
-        low, high = (grid_epsilon(events, delta, pessimistic, interval) for pessimistic in (False, True))
-        slack = 1e-9 + 1e-9 * found.upper  # the grid's own rounding, FFT included
-        if low > found.upper + slack or found.lower > high + slack:
+        at_upper = grid_delta(events, found.upper, False, interval)
+        at_lower = grid_delta(events, found.lower, True, interval) if found.lower > 0 else 1.0
+        slack = 1e-7 * delta + 1e-14  # the grid's own rounding: it composes by untilted FFT
+        if at_upper > delta + slack or at_lower < delta - slack:
             violations += 1
-            print("violation", events, delta, found, low, high)
+            print("violation", events, delta, found, at_upper, at_lower)
         done += 1
     print(f"{violations} violations in {done} ledgers against grids")
     return violations
