@@ -70,8 +70,8 @@ def test_an_adaptive_schedule_stays_within_its_filter(rows):
 
 def test_repeating_blocks_ask_the_engine_only_now_and_then(monkeypatch):
     calls = []
-    real = gate.delta_bracket
-    monkeypatch.setattr(gate, "delta_bracket", lambda *args: calls.append(args) or real(*args))
+    real = gate.ledger_bracket
+    monkeypatch.setattr(gate, "ledger_bracket", lambda *args: calls.append(args) or real(*args))
     ledger, _ = run(BudgetGate(BUDGET), [charge(0.001, 2.0)] * 5000)
     assert len(ledger.charges) > 500
     assert len(calls) < 60
@@ -81,7 +81,7 @@ def test_a_plan_that_fits_is_checked_once(monkeypatch):
     plan = [charge(0.01, 1.0 + i / 10) for i in range(10)]
     check = BudgetGate(BUDGET, plan=plan)
     check(Ledger(), plan[:1])
-    monkeypatch.setattr(gate, "delta_bracket", None)
+    monkeypatch.setattr(gate, "ledger_bracket", None)
     monkeypatch.setattr(gate, "renyi_curve", None)
     monkeypatch.setattr(gate, "_block_curve", lambda charges: 0.0)
     assert run(check, plan)[1] is None

@@ -3,6 +3,7 @@
 A fixed schedule is checked by RDP and, where that is too loose, by the certified PLD bound. An adaptive one is checked
 by a Renyi filter, because losses then may not simply be added up. Several runs share a ledger in one of two ways: the
 ledger is opened as adaptive, or its budget is split beforehand (:meth:`Budget.split`) and every run has its own share.
+A gate cannot see whether a later run was designed after a look at an earlier one: whoever opens the ledger declares it.
 """
 
 from collections import Counter
@@ -13,8 +14,7 @@ from functools import lru_cache
 from tacit.accountants.budget import Budget
 from tacit.accountants.conversion import epsilon_from_rdp
 from tacit.accountants.moments import Array
-from tacit.accountants.pld import delta_bracket
-from tacit.accountants.pld_accountant import pld_events
+from tacit.accountants.pld_accountant import ledger_bracket
 from tacit.accountants.rdp import ROUNDING
 from tacit.accountants.renyi import ORDERS, renyi_curve
 from tacit.accountants.renyi_filter import RenyiFilter
@@ -24,7 +24,6 @@ from tacit.errors import BudgetError, RefusedError
 from tacit.ledger import BallsInBinsStep, Charge, Ledger, LedgerHeader, SamplingEvent
 
 Counts = Mapping[SamplingEvent, int]
-_LOOK_AHEAD = 10**7  # blocks
 
 
 class BudgetGate:
@@ -53,11 +52,12 @@ class BudgetGate:
         check_ledger(block, self.budget.delta)
         if not block.charges:
             return
-        after = replace(ledger, charges=ledger.charges + block.charges)
+        after, limit = replace(ledger, charges=ledger.charges + block.charges), self.budget.epsilon
         if ledger.header.schedule == "adaptive":
             within = self._filter_admits(after)
         elif any(isinstance(charge.event, BallsInBinsStep) for charge in after.charges):
-            within = self._renyi_fits(renyi_curve(after))  # passes follow the order of steps: counts do not suffice
+            # passes follow the order of steps, so counts do not suffice
+            within = self._renyi_epsilon(renyi_curve(after)) <= limit
         else:
             within = self._counts_fit(ledger, block)
         if not within:
@@ -71,35 +71,32 @@ class BudgetGate:
             self._filter = RenyiFilter.opened(self.budget.epsilon, self.budget.delta, after.charges[0], after)
         return self._filter.admits(after)
 
-    def _renyi_fits(self, curve: Array) -> bool:
-        epsilon, _ = epsilon_from_rdp(curve, ORDERS, self.budget.delta)
-        return epsilon * (1 + ROUNDING) <= self.budget.epsilon
+    def _renyi_epsilon(self, curve: Array) -> float:
+        return epsilon_from_rdp(curve, ORDERS, self.budget.delta)[0] * (1 + ROUNDING)
 
     def _counts_fit(self, ledger: Ledger, block: Ledger) -> bool:
-        spent, more = self._spent.update(ledger), block.merged()
+        spent, more, limit = self._spent.update(ledger), block.merged(), self.budget.epsilon
         if self._plan:
-            planned, self._plan = replace(ledger, charges=self._plan).merged(), ()
-            self._known_good = _plus(spent, planned) if self._pld_fits(_plus(spent, planned)) else {}
-        after = _plus(spent, more)
-        if all(count <= self._known_good.get(event, 0) for event, count in after.items()):
+            whole = _plus(spent, replace(ledger, charges=self._plan).merged())
+            self._plan, self._known_good = (), whole if self._pld_epsilon(whole) <= limit else {}
+        if all(count <= self._known_good.get(event, 0) for event, count in _plus(spent, more).items()):
             return True
-        if self._renyi_fits(self._spent.curve + _block_curve(block.charges)):
+        if self._renyi_epsilon(self._spent.curve + _block_curve(block.charges)) <= limit:
             return True
-        if not self._pld_fits(after):
-            return False
-        if more == self._previous:  # a block that repeats: find out, once, how often it still may
-            times = most_within(lambda n: self._pld_fits(_plus(spent, more, n)), _LOOK_AHEAD)
-            self._known_good = _plus(spent, more, times)
-        self._previous = more
-        return True
+        if more != self._previous:
+            self._previous = more
+            return self._pld_epsilon(_plus(spent, more)) <= limit
+        # a block that repeats: find out, once, how often it still may
+        times = most_within(lambda n: self._pld_epsilon(_plus(spent, more, n)), limit)
+        self._known_good = _plus(spent, more, times)
+        return times > 0
 
-    def _pld_fits(self, counts: Counts) -> bool:
-        charges = [Charge(event, count) for event, count in counts.items()]
+    def _pld_epsilon(self, counts: Counts) -> float:
+        ledger = Ledger.planned([Charge(event, count) for event, count in counts.items()])
         try:
-            events = pld_events(Ledger.planned(charges))
+            return ledger_bracket(ledger, self.budget.delta).upper
         except RefusedError:  # only the Renyi bound is proved for these events
-            return self._renyi_fits(renyi_curve(Ledger.planned(charges)))
-        return delta_bracket(events, self.budget.epsilon).upper <= self.budget.delta
+            return self._renyi_epsilon(renyi_curve(ledger))
 
 
 class _Spent:

@@ -71,11 +71,14 @@ class GDPAccountant:
     def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
         check_ledger(ledger, delta)
         refuse_adaptive(self.name, ledger)
-        steps = ledger.merged()
-        epsilon = gaussian_epsilon(ledger_mu(steps, self.name), delta) * (1 + ROUNDING)
-        exact = all(isinstance(event, PoissonSample) and event.probability == 1 for event in steps)
+        epsilon = self.epsilon(ledger, delta)
+        exact = all(isinstance(event, PoissonSample) and event.probability == 1 for event in ledger.merged())
         also = () if exact else (_distance(ledger, epsilon, delta),)
         return statement(ledger, accountant=self.name, epsilon=epsilon, delta=delta, is_bound=exact, also=also)
+
+    def epsilon(self, ledger: Ledger, delta: float) -> float:
+        """The bare number, for searches that ask for many."""
+        return gaussian_epsilon(ledger_mu(ledger.merged(), self.name), delta) * (1 + ROUNDING)
 
 
 def _distance(ledger: Ledger, epsilon: float, delta: float) -> str:

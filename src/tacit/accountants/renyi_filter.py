@@ -1,11 +1,11 @@
 """The Renyi filter: what may be stated when noise, rate or stop were chosen after seeing earlier outputs.
 
 Fix one order alpha before the first output. If the Renyi divergences of the releases, each chosen from what was
-released before it, never add up to more than B, then the whole interaction is (alpha, B)-Renyi private, for the two
-directions alike (Feldman and Zrnic 2021, theorem 3.1 of "Individual privacy accounting via a Renyi filter"; the filters
-themselves go back to Rogers et al. 2016). The order is not allowed to follow the outputs: the smallest epsilon over
-many orders would need delta shared among them. Here it is a function of the declared budget and of the first event,
-both known before any output, so that anyone can recompute it from the ledger.
+released before it, never add up to more than B, then the whole interaction is (alpha, B)-Renyi private, in both
+directions (Feldman and Zrnic 2021, "Individual privacy accounting via a Renyi filter"; filters go back to Rogers et al.
+2016; interleaved passes are covered by Haney et al. 2023). The order may not follow the outputs: the smallest epsilon
+over many orders would need delta shared among them. Here it is a function of the declared budget and of the first
+event, both known before any output, so that anyone can recompute it from the ledger.
 """
 
 from dataclasses import dataclass, replace

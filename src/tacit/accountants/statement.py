@@ -1,5 +1,6 @@
 """What every accountant has in common: what it must check first, and the sentences that belong to its number."""
 
+import math
 from typing import Protocol
 
 from tacit.accountants.guarantee import Guarantee, check_delta
@@ -71,6 +72,8 @@ def statement(
     also: tuple[str, ...] = (),
 ) -> Guarantee:
     """A worst-case guarantee about this ledger, with its unit, its neighbours and its sentences."""
+    if math.isnan(epsilon):
+        raise ArithmeticError(f"{accountant} came to no number; nothing is reported")
     return Guarantee(
         epsilon=max(0.0, float(epsilon)),
         delta=delta,

@@ -24,6 +24,7 @@ from tacit.accountants.pld.events import Floats, Steps
 from tacit.accountants.pld.loss import UNIT
 from tacit.accountants.pld.moments import Complexes, Line, Moments, moments_on_line
 from tacit.accountants.pld.saddle import Cumulants, Direction, tilt_of
+from tacit.errors import RefusedError
 
 _CHUNK = 2_000_000
 
@@ -76,6 +77,8 @@ class Contour:
     def bounds(self, epsilons: Floats) -> tuple[Floats, Floats]:
         """Certified lower and upper bounds of delta at each epsilon."""
         value, error = _sum(self.shape, self.plain, epsilons)
+        if np.any(value + error < 0):  # the sum is one of positive terms: a negative one refutes the error bound
+            raise RefusedError("a contour integral missed its error bound; please report this ledger")
         upper = np.clip(value + error, 0.0, 1.0)
         lower = value - error - _aliases(self.shape, self.plain, epsilons)
         if self.smoother is not None:
@@ -90,7 +93,7 @@ def contour(steps: Steps, direction: Direction, shape: Shape) -> Contour:
     line = Line(tilt_of(direction, shape.peak.c), shape.spacing, shape.size)
     log_ratio, relative_error, log_scale = np.zeros(shape.size, complex), np.zeros(shape.size), 0.0
     if steps.size:
-        moments = moments_on_line(steps.probabilities, steps.noise_multipliers, line)
+        moments = moments_on_line(steps.probabilities, steps.noise_multipliers, line, steps.caps)
         log_ratio, relative_error = compose(moments, steps.counts)
         log_scale = float(steps.counts @ moments.log_peak)
         # the moments at the peak are known to a relative error of their own

@@ -61,7 +61,7 @@ def _above(axis: RealAxis, peak: Cumulants) -> tuple[Cumulants, ...]:
 def _period(peak: Cumulants, beyond: tuple[Cumulants, ...], epsilon: float, log_share: float) -> float:
     """The smallest period U that makes the aliases below and above negligible."""
     below = (1 - log_share) / peak.c
-    above = min((point.value - point.c * epsilon + 1 - log_share) / (point.c - peak.c) for point in beyond)
+    above = min((point.value + point.error - point.c * epsilon + 1 - log_share) / (point.c - peak.c) for point in beyond)
     return max(below, above)
 
 

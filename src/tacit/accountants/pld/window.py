@@ -16,18 +16,19 @@ QUADRATURE_ERROR = 1e-16  # window and step together, relative to M(Re a)
 _EXPONENT = 40.0  # 2 exp(-40) = 8.5e-18
 
 
-def window(q: Floats, m: Floats, tilt: Floats) -> tuple[Floats, Floats]:
+def window(q: Floats, m: Floats, tilt: Floats, caps: Floats) -> tuple[Floats, Floats]:
     """For each step an interval outside of which the integral of w, and any trapezoid sum of it, is negligible.
 
     A first interval (``_reach``) is cut into segments with a proved supremum each, and segments are dropped from both
-    ends while their sum stays below ``DROPPED``.
+    ends while their sum stays below ``DROPPED``. Where the noise is cut off at a cap, the window ends there.
     """
-    # (log w)'' >= -1/width^2, so M >= 2.5 width w(x) at every x; the +m below covers a node at a segment's edge
+    # (log w)'' >= -1/width^2, so M >= width w(x) at every x below the cap; the +m below covers a node at a segment's edge
     width = 1 / np.sqrt(1 / m**2 + np.maximum(-tilt, 0) / (4 * m**4))
     low, high = _reach(q, m, tilt, width)
+    high = np.minimum(high, caps)
     edges = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, SEGMENTS + 1)
     log_weight, supremum = _segment_suprema(edges, q[:, None], m[:, None], tilt[:, None])
-    reference = np.log(2.5 * width) + log_weight.max(axis=1)
+    reference = np.log(width) + log_weight.max(axis=1)
     length = (high - low) / SEGMENTS + m
     mass = length[:, None] * np.exp(np.minimum(supremum - reference[:, None], 600.0))
     first = (np.cumsum(mass, axis=1) < DROPPED).sum(axis=1)
