@@ -56,7 +56,7 @@ def _draw_attack(axes: Any, curve: TradeOff, guess: float) -> None:
     axes.set(
         xlabel="false positives: blamed though not in the data",
         ylabel="true positives: found out",
-        title=f"Is a person in the data? Right at most {guess:.1%} of the time",
+        title=f"Is a person in the data?\nThe best guess is right {guess:.1%} of the time",
         xlim=(0, 1),
         ylim=(0, 1),
         aspect="equal",
