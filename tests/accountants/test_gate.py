@@ -68,6 +68,23 @@ def test_an_adaptive_schedule_stays_within_its_filter(rows):
         assert renyi_curve(ledger, [opened.order])[0] <= opened.allowed
 
 
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(schedules)
+def test_two_thousand_adaptive_schedules(rows):
+    ledger, _ = run(BudgetGate(BUDGET), [charge(*row) for row in rows], Ledger(ADAPTIVE))
+    assert not ledger.steps or epsilon(ledger, "rdp") <= BUDGET.epsilon * (1 + 1e-9)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(schedules)
+def test_five_hundred_fixed_schedules(rows):
+    ledger, refused = run(BudgetGate(BUDGET), [charge(*row) for row in rows])
+    assert epsilon(ledger) <= BUDGET.epsilon
+    assert refused is None or epsilon(replace(ledger, charges=(*ledger.charges, refused))) > BUDGET.epsilon
+
+
 def test_repeating_blocks_ask_the_engine_only_now_and_then(monkeypatch):
     calls = []
     real = gate.ledger_bracket
