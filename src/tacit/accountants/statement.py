@@ -54,6 +54,8 @@ def assumptions(ledger: Ledger) -> tuple[str, ...]:
         sentences.append("seeded randomness: not releasable")
     if ledger.steps < ledger.planned_steps and ledger.header.schedule == "fixed":
         sentences.append("holds if the early stop ignored the outputs")
+    if ledger.runs > 1 and ledger.header.schedule == "fixed":
+        sentences.append("holds if the settings of later runs were fixed before the outputs of earlier ones were seen")
     if any(isinstance(charge.event, BallsInBinsStep) for charge in ledger.charges):
         sentences.append("every balls-in-bins pass was finished or charged in full before the next began")
     return tuple(sentences)

@@ -1,0 +1,56 @@
+"""A batch is a tensor, or a tuple, list or mapping of batches; its first dimension counts records."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from tacit.errors import InputError
+from tacit.losses import Batch
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:
+    """The same tree with the function applied to every tensor."""
+    match batch:
+        case Tensor():
+            return function(batch)
+        case tuple() if hasattr(batch, "_fields"):
+            return type(batch)(*(map_tensors(function, part) for part in batch))
+        case tuple() | list():
+            return type(batch)(map_tensors(function, part) for part in batch)
+        case Mapping():
+            return {name: map_tensors(function, part) for name, part in batch.items()}
+        case _:
+            raise InputError(f"a batch holds tensors, tuples, lists and mappings of them; found {type(batch).__name__}")
+
+
+def tensors_of(batch: Batch) -> list[Tensor]:
+    """All tensors of the tree, in order."""
+    found: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_tensors(keep, batch)
+    return found
+
+
+def count_records(batch: Batch) -> int:
+    """The common first dimension of all tensors of the batch."""
+    sizes = {tensor.shape[0] if tensor.dim() else None for tensor in tensors_of(batch)}
+    if len(sizes) != 1 or None in sizes:
+        raise InputError(f"all tensors of a batch need the same first dimension, one entry per record; found {sizes}")
+    return int(sizes.pop() or 0)
+
+
+def take_records(batch: Batch, records: slice | Tensor) -> Batch:
+    """Some records of a batch."""
+    return map_tensors(lambda tensor: tensor[records], batch)
+
+
+def stack_views(views: list[Batch]) -> Batch:
+    """Several views of the same records as one batch of shape [records, views, ...]."""
+    flat = [tensors_of(view) for view in views]
+    stacked = iter([torch.stack(parts, dim=1) for parts in zip(*flat, strict=True)])
+    return map_tensors(lambda _: next(stacked), views[0])

@@ -1,0 +1,77 @@
+"""Per-record gradients of any model by ``vmap(grad)``: each record runs alone, so records cannot mix."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from tacit.errors import InputError
+from tacit.gradients.batches import count_records, map_tensors, take_records
+from tacit.losses import Batch, Losses, check_one_loss_per_record
+from tacit.mechanisms import GaussianSumMechanism, Vectors
+
+# What a single record's values can make a model raise. Anything else is not about data and is not caught.
+RECORD_FAULTS = (IndexError, RuntimeError, ValueError)
+
+
+def clipped_sum_by_vmap(
+    losses: Losses,
+    params: Mapping[str, Tensor],
+    batch: Batch,
+    mechanism: GaussianSumMechanism,
+    views: int | None,
+    faults: list[Exception],
+) -> tuple[Vectors, Tensor]:
+    """The clipped sum over a chunk of records, in float64, and the records' squared norms [records, vectors]."""
+    gradients = per_record_gradients(losses, params, batch, views, faults)
+    return clip_and_sum(gradients, mechanism)
+
+
+def per_record_gradients(
+    losses: Losses, params: Mapping[str, Tensor], batch: Batch, views: int | None, faults: list[Exception]
+) -> Vectors:
+    """Gradients with a leading dimension of records. With views, a record's loss is the mean over its views."""
+
+    def loss_of_one(params: Mapping[str, Tensor], record: Batch) -> Tensor:
+        rows = record if views is not None else map_tensors(lambda tensor: tensor[None], record)
+        values = losses(params, rows)
+        check_one_loss_per_record(values, views or 1)
+        return values.mean()
+
+    gradient = torch.func.vmap(torch.func.grad(loss_of_one), in_dims=(None, 0), randomness="different")
+    detached = {name: value.detach() for name, value in params.items()}
+    try:
+        result: Vectors = gradient(detached, batch)
+    except InputError:
+        raise
+    except RECORD_FAULTS:
+        result = _record_by_record(gradient, detached, batch, faults)
+    return result
+
+
+def _record_by_record(
+    gradient: Callable[[Vectors, Batch], Vectors], params: Vectors, batch: Batch, faults: list[Exception]
+) -> Vectors:
+    """One record's fault must not stop the release (failure-modes F5): it contributes zero, the others count."""
+    parts: list[Vectors] = []
+    for record in range(count_records(batch)):
+        try:
+            parts.append(gradient(params, take_records(batch, slice(record, record + 1))))
+        except RECORD_FAULTS as fault:
+            faults.append(fault)
+            parts.append({name: value.new_zeros((1, *value.shape)) for name, value in params.items()})
+    return {name: torch.cat([part[name] for part in parts]) for name in params}
+
+
+def clip_and_sum(gradients: Vectors, mechanism: GaussianSumMechanism) -> tuple[Vectors, Tensor]:
+    """Clip records whose gradients are at hand and add them up, all in float64."""
+    flat = {name: value.detach().flatten(1).double() for name, value in gradients.items()}
+    squared_norms = torch.stack([value.square().sum(1) for value in flat.values()], dim=1)
+    factors = mechanism.factors(squared_norms)
+    sums: Vectors = {}
+    for column, (name, value) in enumerate(flat.items()):
+        factor = factors[:, column]
+        # 0 * inf is NaN: a record without a share must not enter the product at all.
+        kept = torch.where((factor > 0)[:, None], value, 0.0)
+        sums[name] = (factor @ kept).view(gradients[name].shape[1:])
+    return {**sums, **mechanism.counts(squared_norms)}, squared_norms

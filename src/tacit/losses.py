@@ -1,0 +1,67 @@
+"""The one function that sees data: one loss per record, as a function of parameters (design, rule 1)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from tacit.errors import InputError
+
+Batch = Any  # a tensor, or a tuple, list or mapping of batches; Python's types cannot say it
+UserLosses = Callable[[nn.Module, Batch], Tensor]
+
+
+class Losses(Protocol):
+    """Losses as a function of named parameters: what an inference method hands to the engine."""
+
+    def __call__(self, params: Mapping[str, Tensor], batch: Batch) -> Tensor: ...
+
+
+class _Calling(nn.Module):
+    """Lets ``functional_call`` swap the parameters of the user's model while the user's function runs."""
+
+    def __init__(self, model: nn.Module, losses: UserLosses) -> None:
+        super().__init__()
+        self.model = model
+        self.losses = losses
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.losses(self.model, batch)
+
+
+class ModelLosses:
+    """The user's ``losses(model, batch)`` as a function of the model's parameters. The model itself is not changed.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> losses = ModelLosses(model, lambda model, batch: model(batch).square().sum(1))
+        >>> losses({"weight": torch.ones(1, 2), "bias": torch.zeros(1)}, torch.ones(3, 2))
+        tensor([4., 4., 4.])
+    """
+
+    def __init__(self, model: nn.Module, losses: UserLosses) -> None:
+        self.model = model
+        self.user_losses = losses
+        self._calling = [_Calling(model, losses)]  # in a list: the model's tree of modules is never ours
+
+    @property
+    def params(self) -> dict[str, nn.Parameter]:
+        """The trained parameters: those that require a gradient, tied ones once."""
+        return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+
+    def __call__(self, params: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        state = {f"model.{name}": value for name, value in params.items()}
+        result: Tensor = torch.func.functional_call(self._calling[0], state, (batch,))
+        return result
+
+
+def check_one_loss_per_record(losses: object, records: int) -> None:
+    """``losses`` must be a tensor of shape [records]; anything else would be clipped wrongly."""
+    if not isinstance(losses, Tensor):
+        raise InputError(f"losses must return a tensor with one loss per record, found {type(losses).__name__}")
+    if tuple(losses.shape) != (records,):
+        raise InputError(
+            f"losses must return one loss per record, shape [{records}], found {list(losses.shape)}; "
+            "use reduction='none' and do not average over records"
+        )

@@ -1,0 +1,31 @@
+"""Clip, sum, noise: what one record may do to a release, and the noise that hides it."""
+
+from tacit.mechanisms.clipping import CLIPPING_RULES, AdaptiveClip, ClipGroups, ClipLayers, Clipping, ClipRecords
+from tacit.mechanisms.groups import (
+    VectorGroup,
+    clip_norms_by_dimension,
+    joint_clip,
+    noise_by_dimension,
+    noise_proportional,
+)
+from tacit.mechanisms.noise import GaussianNoise
+from tacit.mechanisms.release import GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
+
+__all__ = [
+    "CLIPPING_RULES",
+    "AdaptiveClip",
+    "ClipGroups",
+    "ClipLayers",
+    "ClipRecords",
+    "Clipping",
+    "GaussianNoise",
+    "GaussianSumMechanism",
+    "VectorGroup",
+    "Vectors",
+    "build_mechanism",
+    "clip_norms_by_dimension",
+    "joint_clip",
+    "noise_by_dimension",
+    "noise_proportional",
+    "rounding_slack",
+]

@@ -1,0 +1,182 @@
+"""The mechanism: clip factors for records, and the noisy release of their sum.
+
+Sensitivity: each record's vectors, multiplied by the factors of :meth:`GaussianSumMechanism.factors`, have a group norm
+of at most S_g. A record whose norm is NaN or infinite gets the factor 0. The sum therefore moves by at most S_g (1 +
+slack) when a record is added or removed, and noise of standard deviation s_g hides it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from tacit.errors import InputError
+from tacit.ledger import GaussianSumQuery
+from tacit.mechanisms.clipping import CLIPPING_RULES, AdaptiveClip, Clipping, Shapes
+from tacit.mechanisms.groups import VectorGroup
+from tacit.mechanisms.noise import GaussianNoise
+from tacit.randomness import Randomness
+
+Vectors = dict[str, Tensor]
+
+UNCLIPPED = "#unclipped"  # no parameter can have this name
+_COUNT_BOUND = 0.5  # each record adds +1/2 (not clipped) or -1/2 (clipped): half the sensitivity of a plain count
+
+
+def rounding_slack(chunk: int, dtype: torch.dtype) -> float:
+    """What floating point may add to a record's share of the sum, relative to its clip norm (failure-modes F6).
+
+    Norms and factors: 1e-5. A float32 sum over a chunk of records rounds differently with and without one of them:
+    2^-22 per record of the largest chunk. Sums formed in float64 need no such allowance.
+    """
+    return 1e-5 + (0.0 if dtype == torch.float64 else chunk * 2.0**-22)
+
+
+@dataclass(slots=True)
+class GaussianSumMechanism:
+    """Clipping and noise resolved for vectors of known names and shapes.
+
+    ``norm`` is the current clip norm of adaptive clipping, a function of released counts only; 1 otherwise.
+    """
+
+    groups: tuple[VectorGroup, ...]
+    stddevs: tuple[float, ...]
+    shapes: dict[str, torch.Size]
+    clipping: Clipping
+    slack: float
+    multiplicity: int
+    norm: float = 1.0
+    _columns: list[list[int]] = field(init=False)
+    _scales: list[Tensor | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        column = {name: index for index, name in enumerate(self.shapes)}
+        self._columns = [[column[name] for name in group.names] for group in self.groups]
+        self._scales = [None if group.scales is None else torch.tensor(group.scales).double() for group in self.groups]
+
+    @property
+    def queries(self) -> tuple[GaussianSumQuery, ...]:
+        """The mechanism's half of the ledger entry, from the very fields it uses."""
+        queries = [
+            GaussianSumQuery(group.clip_norm, stddev, self.slack, self.multiplicity, _group_name(group, self.shapes))
+            for group, stddev in zip(self.groups, self.stddevs, strict=True)
+        ]
+        if isinstance(self.clipping, AdaptiveClip):
+            noise = self.clipping.count_noise
+            queries.append(GaussianSumQuery(_COUNT_BOUND, noise, 0.0, self.multiplicity, UNCLIPPED))
+        return tuple(queries)
+
+    def factors(self, squared_norms: Tensor) -> Tensor:
+        """The factor of each record for each vector.
+
+        Args:
+            squared_norms: [records, vectors] in float64, vectors in the order of ``shapes``; NaN and inf are allowed.
+
+        Returns:
+            [records, vectors] in float64, finite; 0 in the whole group where its norm is not finite.
+        """
+        rule = CLIPPING_RULES[self.clipping.rule]
+        factors = torch.zeros_like(squared_norms, dtype=torch.float64)
+        for group, columns, norms in zip(self.groups, self._columns, self._group_norms(squared_norms), strict=True):
+            factor = rule(norms, group.clip_norm * self.norm)
+            factors[:, columns] = torch.where(torch.isfinite(norms), factor, 0.0)[:, None]
+        return factors
+
+    def counts(self, squared_norms: Tensor) -> Vectors:
+        """Sums that clipping itself asks for: the balance of unclipped over clipped records, for adaptive clipping."""
+        if not isinstance(self.clipping, AdaptiveClip):
+            return {}
+        (norms,) = self._group_norms(squared_norms)
+        unclipped = (norms <= self.norm).double() - _COUNT_BOUND  # NaN counts as clipped
+        return {UNCLIPPED: unclipped.sum().reshape(1)}
+
+    def zeros(self, device: torch.device) -> Vectors:
+        """The sum over no records, in float64."""
+        sums = {name: torch.zeros(shape, dtype=torch.float64, device=device) for name, shape in self.shapes.items()}
+        if isinstance(self.clipping, AdaptiveClip):
+            sums[UNCLIPPED] = torch.zeros(1, dtype=torch.float64, device=device)
+        return sums
+
+    def release(self, sums: Mapping[str, Tensor], denominator: float, randomness: Randomness) -> Vectors:
+        """Add the noise to the sums and divide by the declared public denominator: the only way out for data."""
+        noise = randomness.normals(sum(value.numel() for value in sums.values()))
+        released: Vectors = {}
+        stddevs = self._stddev_by_name()
+        offset = 0
+        for name, value in sums.items():
+            draw = noise[offset : offset + value.numel()].view(value.shape).to(value.device)
+            released[name] = draw.mul_(stddevs[name]).add_(value).div_(denominator)
+            offset += value.numel()
+        self._follow(released)
+        return released
+
+    def with_stddev(self, stddev: float) -> "GaussianSumMechanism":
+        """The same clipping with one noise level for every group, as a Langevin sampler asks for at each step."""
+        if isinstance(self.clipping, AdaptiveClip):
+            raise InputError("a sampler's noise needs a fixed clip norm, found AdaptiveClip; use ClipRecords")
+        return replace(self, stddevs=(stddev,) * len(self.groups))
+
+    def _group_norms(self, squared_norms: Tensor) -> list[Tensor]:
+        squared_norms = squared_norms.double()
+        norms = []
+        for columns, scales in zip(self._columns, self._scales, strict=True):
+            squares = squared_norms[:, columns]
+            if scales is not None:
+                squares = squares / scales.to(squares.device).square()
+            norms.append(squares.sum(1).sqrt())
+        return norms
+
+    def _stddev_by_name(self) -> dict[str, float]:
+        stddevs = {}
+        for group, stddev in zip(self.groups, self.stddevs, strict=True):
+            for name, scale in zip(group.names, group.scales or (1.0,) * len(group.names), strict=True):
+                stddevs[name] = stddev * scale * self.norm
+        if isinstance(self.clipping, AdaptiveClip):
+            stddevs[UNCLIPPED] = self.clipping.count_noise
+        return stddevs
+
+    def _follow(self, released: Vectors) -> None:
+        if isinstance(self.clipping, AdaptiveClip):
+            share = float(released.pop(UNCLIPPED)) + _COUNT_BOUND
+            self.norm = self.clipping.next_norm(self.norm, share)
+
+
+def build_mechanism(
+    clipping: Clipping, noise: GaussianNoise | None, shapes: Shapes, *, slack: float, multiplicity: int = 1
+) -> GaussianSumMechanism:
+    """Join clipping and noise for vectors of these shapes.
+
+    The noise is relative to the sensitivity including slack, so that a multiplier of 1.3 is accounted as exactly 1.3.
+    """
+    shapes = dict(shapes)
+    if not shapes:
+        raise InputError("there is nothing to train: no parameter requires a gradient")
+    groups = clipping.groups(shapes)
+    if isinstance(clipping, AdaptiveClip) and noise is not None:
+        noise = noise.leave_room_for(clipping.count_noise / (_COUNT_BOUND * multiplicity))
+    stddevs = _allocate(groups, noise, shapes, multiplicity * (1 + slack))
+    mechanism = GaussianSumMechanism(groups, stddevs, shapes, clipping, slack, multiplicity)
+    if isinstance(clipping, AdaptiveClip):
+        mechanism.norm = clipping.initial
+    return mechanism
+
+
+def _allocate(
+    groups: tuple[VectorGroup, ...], noise: GaussianNoise | None, shapes: Shapes, stretch: float
+) -> tuple[float, ...]:
+    given = [group.noise_stddev for group in groups]
+    if all(value is not None for value in given):
+        if noise is not None:
+            raise InputError("noise is given twice: per group (noise_stddev) and as GaussianNoise; give one of them")
+        return tuple(value for value in given if value is not None)
+    if any(value is not None for value in given):
+        raise InputError("either every vector group has a noise_stddev or none has")
+    if noise is None:
+        raise InputError("no noise is given: pass GaussianNoise(multiplier=...), or a noise_stddev for every group")
+    dimensions = [sum(shapes[name].numel() for name in group.names) for group in groups]
+    return tuple(noise.allocate([group.clip_norm * stretch for group in groups], dimensions))
+
+
+def _group_name(group: VectorGroup, shapes: Shapes) -> str:
+    return "all" if len(group.names) == len(shapes) else ",".join(group.names)

@@ -1,0 +1,5 @@
+"""Where chance comes from: cryptographic by default, seeded for tests only (which marks the run)."""
+
+from tacit.randomness.streams import Randomness
+
+__all__ = ["Randomness"]

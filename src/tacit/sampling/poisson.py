@@ -1,0 +1,66 @@
+"""Poisson sampling: every unit takes part independently with the same probability."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import InputError
+from tacit.ledger import GaussianSumQuery, Neighbours, PoissonSample
+from tacit.randomness import Randomness
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonSampling:
+    """Each unit is drawn with ``probability``; sums are divided by the declared ``expected_size``.
+
+    The expected size is declared, not computed: the real number of units is secret under add/remove, and dividing by
+    it, or by the size of the drawn sample, leaks it (failure-modes F1).
+
+    Example:
+        >>> PoissonSampling(probability=0.01, expected_size=600).denominator
+        600
+    """
+
+    probability: float
+    expected_size: float
+
+    neighbours: ClassVar[Neighbours] = "add_remove"
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.probability, int | float) and 0 < self.probability <= 1):
+            raise InputError(f"probability must lie in (0, 1], found {self.probability!r}")
+        if not (isinstance(self.expected_size, int | float) and 0 < self.expected_size < float("inf")):
+            raise InputError(f"expected_size must be a finite number above 0, found {self.expected_size!r}")
+
+    @classmethod
+    def of(cls, *, batch_size: int, dataset_size: int) -> "PoissonSampling":
+        """From the two numbers people usually know, both declared as public."""
+        if not 0 < batch_size <= dataset_size:
+            raise InputError(f"batch_size must lie between 1 and dataset_size {dataset_size}, found {batch_size}")
+        return cls(probability=batch_size / dataset_size, expected_size=batch_size)
+
+    @property
+    def denominator(self) -> float:
+        return self.expected_size
+
+    @property
+    def implied_size(self) -> float:
+        """The number of units that the two declared numbers imply."""
+        return self.expected_size / self.probability
+
+    def event(self, queries: tuple[GaussianSumQuery, ...]) -> PoissonSample:
+        return PoissonSample(probability=float(self.probability), queries=queries)
+
+    def check_population(self, population: int) -> None:
+        """Nothing to check: the real number of units is private here and must not change what happens."""
+
+    def draw(self, population: int, randomness: Randomness) -> npt.NDArray[np.int64]:
+        """The drawn units, ascending. Unit i looks only at word i, so that adding a unit does not shift the others."""
+        words = randomness.words("sampling", population)
+        if self.probability == 1:
+            return np.arange(population)
+        # Exact integer threshold, rounded down: the true rate is never above the recorded one.
+        return np.flatnonzero(words < np.uint64(int(Fraction(self.probability) * 2**64)))

@@ -1,0 +1,42 @@
+"""What every sampling policy can do, and the registry that the contract tests run over."""
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.ledger import GaussianSumQuery, Neighbours, SamplingEvent
+from tacit.randomness import Randomness
+from tacit.sampling.fixed_size import FixedSizeSampling
+from tacit.sampling.poisson import PoissonSampling
+
+
+class SamplingPolicy(Protocol):
+    """Public facts are fields; the number of units, which may be secret, is an argument."""
+
+    @property
+    def neighbours(self) -> Neighbours: ...
+
+    @property
+    def denominator(self) -> float:
+        """The declared public number by which a released sum is divided."""
+
+    @property
+    def implied_size(self) -> float:
+        """The number of units that the declared fields imply."""
+
+    def event(self, queries: tuple[GaussianSumQuery, ...]) -> SamplingEvent:
+        """The ledger entry of one draw, made of the very fields that :meth:`draw` uses."""
+
+    def check_population(self, population: int) -> None:
+        """Refuse a population that contradicts the declared public facts."""
+
+    def draw(self, population: int, randomness: Randomness) -> npt.NDArray[np.int64]:
+        """Indices of the drawn units."""
+
+
+# Small examples on 100 units, one per policy, for the contract tests.
+SAMPLING_POLICIES: dict[str, SamplingPolicy] = {
+    "poisson": PoissonSampling(probability=0.1, expected_size=10),
+    "fixed_size": FixedSizeSampling(size=10, population=100),
+}
