@@ -100,7 +100,7 @@ def test_a_plan_that_fits_is_checked_once(monkeypatch):
     check(Ledger(), plan[:1])
     monkeypatch.setattr(gate, "ledger_bracket", None)
     monkeypatch.setattr(gate, "renyi_curve", None)
-    monkeypatch.setattr(gate, "_block_curve", lambda charges: 0.0)
+    monkeypatch.setattr(gate, "_block_curve", lambda charges, orders: 0.0)
     assert run(check, plan)[1] is None
 
 
@@ -109,6 +109,13 @@ def test_a_charge_made_behind_the_gate_counts():
     check(Ledger(), [charge()])
     with pytest.raises(BudgetError):
         check(Ledger(charges=(charge(0.5, 0.5, 100),)), [charge()])
+
+
+def test_another_past_is_counted_afresh():
+    check, same = BudgetGate(BUDGET), charge()
+    check(Ledger(charges=(same, same)), [same])
+    with pytest.raises(BudgetError):
+        check(Ledger(charges=(charge(0.5, 0.5, 100), same)), [same])
 
 
 def test_a_settled_block_gives_its_steps_back():
