@@ -40,7 +40,7 @@ def set_up() -> None:
 
 
 def pip(*what: str) -> None:
-    command = [BIN / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command = [BIN / "python", "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     run(*command, "--constraint", "constraints.txt", *what)
 
 

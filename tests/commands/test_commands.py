@@ -58,6 +58,12 @@ def test_account_as_a_table(tacit, ledger):
     assert "pld" not in out
 
 
+def test_account_draws(tacit, ledger, tmp_path):
+    code, _, _ = tacit("account", ledger, "--plot", tmp_path / "privacy.svg")
+    assert code == 0
+    assert "Is a person in the data" in (tmp_path / "privacy.svg").read_text()
+
+
 @pytest.mark.parametrize("accountant", ["pld", "rdp"])
 def test_calibrate_never_exceeds_the_target(tacit, accountant):
     code, out, _ = tacit("calibrate", "--epsilon", 2, "--delta", 1e-5, "--poisson", 0.01, "--steps", 1000,
@@ -122,6 +128,8 @@ BAD = [
     ("account", "--poisson", 0.1, "--noise", 1, "--steps", 1, "--delta", "nan"),
     ("account", "--poisson", 0.1, "--noise", 1, "--steps", 1, "--delta", 0.01, "--dataset-size", 100),
     ("account", "--poisson", 0.1, "--noise", 1, "--steps", 1, "--accountant", "psychic"),
+    ("account", "--poisson", 0.1, "--noise", 1, "--steps", 1, "--plot", "picture.gif"),
+    ("account", "--poisson", 0.1, "--noise", 1, "--steps", 1, "--plot", "nowhere/picture.png"),
     ("calibrate",),
     ("calibrate", "--epsilon", 1),
     ("calibrate", "--epsilon", 0, "--poisson", 0.1, "--steps", 10),

@@ -126,7 +126,7 @@ def test_the_block_is_charged_before_data_is_read(private, model, data):
 
 
 def test_a_budget_stops_before_data_is_read(private, data):
-    engine = private(budget=tacit.Budget(1.0, 1e-5), noise=5.0, block=10)
+    engine = private(budget=tacit.Budget(1.0, 1e-5), noise=20.0, block=10)
     seen: list[int] = []
     with pytest.raises(BudgetError, match="next block of 10 steps"):
         seen.extend(sample.step for sample in engine.samples(data, steps=10_000))
@@ -225,7 +225,7 @@ def test_a_later_run_says_what_it_rests_on(private, data):
 
 
 def test_an_adaptive_run_is_guarded_by_a_renyi_filter(private, data):
-    engine = private(budget=tacit.Budget(1.0, 1e-5), noise=5.0, schedule="adaptive")
+    engine = private(budget=tacit.Budget(1.0, 1e-5), noise=20.0, schedule="adaptive")
     with pytest.raises(BudgetError):
         list(engine.samples(data, steps=10_000))
     answers = {answer.accountant: answer for answer in tacit.guarantees(engine.ledger, 1e-5)}
