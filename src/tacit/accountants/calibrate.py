@@ -10,7 +10,7 @@ from tacit.accountants.guarantee import check_delta
 from tacit.accountants.registry import get_accountant
 from tacit.accountants.search import most_within, smallest_within
 from tacit.accountants.statement import Accountant
-from tacit.errors import InputError
+from tacit.errors import InputError, RefusedError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 
 Cost = Callable[[float, float, int], float]  # epsilon of (probability, noise multiplier, steps)
@@ -105,7 +105,10 @@ class _Question:
         ledger = Ledger.planned([Charge(event, steps)])
         if isinstance(self.accountant, GDPAccountant):
             return self.accountant.epsilon(ledger, self.delta)  # its distance from the bracket is not asked for here
-        return self.accountant.guarantee(ledger, delta=self.delta).epsilon
+        try:
+            return self.accountant.guarantee(ledger, delta=self.delta).epsilon
+        except RefusedError:
+            return math.inf  # no number is certified there, so it does not meet the target
 
     def answer(self, probability: float, noise_multiplier: float, steps: int) -> Calibration:
         cost = self(probability, noise_multiplier, steps)

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
+
 from tacit.accountants.budget import Budget
 from tacit.accountants.conversion import epsilon_from_rdp
 from tacit.accountants.moments import Array
@@ -53,10 +55,10 @@ class BudgetGate:
         if not block.charges:
             return
         after, limit = replace(ledger, charges=ledger.charges + block.charges), self.budget.epsilon
+        in_passes = any(isinstance(charge.event, BallsInBinsStep) for charge in after.charges)
         if ledger.header.schedule == "adaptive":
-            within = self._filter_admits(after)
-        elif any(isinstance(charge.event, BallsInBinsStep) for charge in after.charges):
-            # passes follow the order of steps, so counts do not suffice
+            within = self._filter_admits(ledger, block, after if in_passes else None)
+        elif in_passes:  # they follow the order of steps, so counts do not suffice
             within = self._renyi_epsilon(renyi_curve(after)) <= limit
         else:
             within = self._counts_fit(ledger, block)
@@ -66,10 +68,15 @@ class BudgetGate:
                 f"delta {self.budget.delta:g} after {ledger.steps} charged steps; stop here, or add noise"
             )
 
-    def _filter_admits(self, after: Ledger) -> bool:
+    def _filter_admits(self, ledger: Ledger, block: Ledger, whole: Ledger | None) -> bool:
         if self._filter is None:
-            self._filter = RenyiFilter.opened(self.budget.epsilon, self.budget.delta, after.charges[0], after)
-        return self._filter.admits(after)
+            first = (ledger.charges or block.charges)[0]
+            self._filter = RenyiFilter.opened(self.budget.epsilon, self.budget.delta, first, ledger)
+            self._spent = _Spent((self._filter.order,))
+        if whole is not None:
+            return self._filter.admits(self._filter.spent(whole))
+        self._spent.update(ledger)
+        return self._filter.admits(float(self._spent.curve_with(block)[0]))
 
     def _renyi_epsilon(self, curve: Array) -> float:
         return epsilon_from_rdp(curve, ORDERS, self.budget.delta)[0] * (1 + ROUNDING)
@@ -81,7 +88,7 @@ class BudgetGate:
             self._plan, self._known_good = (), whole if self._pld_epsilon(whole) <= limit else {}
         if all(count <= self._known_good.get(event, 0) for event, count in _plus(spent, more).items()):
             return True
-        if self._renyi_epsilon(self._spent.curve + _block_curve(block.charges)) <= limit:
+        if self._renyi_epsilon(self._spent.curve_with(block)) <= limit:
             return True
         if more != self._previous:
             self._previous = more
@@ -102,30 +109,33 @@ class BudgetGate:
 class _Spent:
     """Counts and Renyi curve of a growing ledger, adding only what is new."""
 
-    def __init__(self) -> None:
+    def __init__(self, orders: tuple[float, ...] = ORDERS) -> None:
+        self._orders = orders
         self._reset()
 
     def _reset(self) -> None:
         self.counts: Counter[SamplingEvent] = Counter()
-        self.curve: Array = renyi_curve(Ledger())
+        self._curve: Array = np.zeros(len(self._orders))
         self._seen: tuple[Charge, ...] = ()
 
     def update(self, ledger: Ledger) -> Counts:
-        seen = len(self._seen)
-        if seen and (len(ledger.charges) < seen or ledger.charges[seen - 1] is not self._seen[-1]):
+        if ledger.charges[: len(self._seen)] != self._seen:
             self._reset()  # the last block was settled at fewer steps, or this is another ledger: count afresh
         new = ledger.charges[len(self._seen) :]
         for charge in new:
             self.counts[charge.event] += charge.steps
         if new:
-            self.curve = self.curve + _block_curve(new)
+            self._curve = self._curve + _block_curve(new, self._orders)
         self._seen = ledger.charges
         return self.counts
 
+    def curve_with(self, block: Ledger) -> Array:
+        return self._curve + _block_curve(block.charges, self._orders)
+
 
 @lru_cache(maxsize=1024)
-def _block_curve(charges: tuple[Charge, ...]) -> Array:
-    return renyi_curve(Ledger(LedgerHeader(), charges))
+def _block_curve(charges: tuple[Charge, ...], orders: tuple[float, ...]) -> Array:
+    return renyi_curve(Ledger(LedgerHeader(), charges), orders)
 
 
 def _plus(counts: Counts, more: Counts, times: int = 1) -> Counts:

@@ -16,7 +16,7 @@ from tacit.accountants.gaussian import gaussian_epsilon
 from tacit.accountants.guarantee import Guarantee
 from tacit.accountants.pld_accountant import ledger_bracket
 from tacit.accountants.statement import check_ledger, refuse_adaptive, refuse_event, statement
-from tacit.errors import InputError
+from tacit.errors import InputError, RefusedError
 from tacit.ledger import Ledger, PoissonSample, SamplingEvent
 
 ROUNDING = 1e-10
@@ -82,7 +82,10 @@ class GDPAccountant:
 
 
 def _distance(ledger: Ledger, epsilon: float, delta: float) -> str:
-    bracket = ledger_bracket(ledger, delta)
+    try:
+        bracket = ledger_bracket(ledger, delta)
+    except RefusedError:
+        return "central-limit approximation, not a bound, and its distance from one is not known here"
     inside = f"[{bracket.lower:.6g}, {bracket.upper:.6g}]"
     text = f"central-limit approximation, not a bound: the certified bracket is {inside}"
     if epsilon < bracket.lower:

@@ -44,8 +44,9 @@ class RenyiFilter:
         """The divergence of all charges at this order."""
         return float(renyi_curve(ledger, (self.order,))[0]) if ledger.steps else 0.0
 
-    def admits(self, ledger: Ledger) -> bool:
-        return self.spent(ledger) * (1 + SLACK) <= self.allowed
+    def admits(self, divergence: float) -> bool:
+        """Whether releases that cost this much altogether, at this order, are within the budget."""
+        return divergence * (1 + SLACK) <= self.allowed
 
     def epsilon(self, delta: float) -> float:
         """(alpha, allowed)-Renyi privacy, read at some delta."""
@@ -62,6 +63,6 @@ def filter_of(ledger: Ledger) -> RenyiFilter:
     if header.epsilon is None or header.delta is None:
         raise RefusedError("an adaptive schedule can be stated only at a budget, and this ledger declares none")
     opened = RenyiFilter.opened(header.epsilon, header.delta, ledger.charges[0], ledger)
-    if not opened.admits(ledger):
+    if not opened.admits(opened.spent(ledger)):
         raise RefusedError(f"the charges exceed the budget epsilon {header.epsilon:g} that the ledger declares")
     return opened

@@ -9,7 +9,7 @@ from tacit.accountants.pld.closed_form import gaussian_delta, one_step_add, one_
 from tacit.accountants.pld.events import Bracket, Floats, PoissonGaussian, Steps, merge
 from tacit.accountants.pld.saddle import Direction
 from tacit.accountants.pld.shape import tolerance
-from tacit.accountants.pld.solve import OneDirection, crossing, curve_bounds
+from tacit.accountants.pld.solve import OneDirection, crossing, curve_bounds, sharpen
 from tacit.errors import InputError
 
 _DIRECTIONS: tuple[Direction, ...] = ("remove", "add")
@@ -60,7 +60,7 @@ def epsilon_bracket(events: Sequence[PoissonGaussian], delta: float) -> Bracket:
     steps = merge(events)
     if _has_closed_form(steps):
         return _closed_form_epsilon(steps, delta)
-    found = _best_remove(steps, delta).epsilon(delta)
+    found = sharpen(steps, delta, _best_remove(steps, delta).epsilon(delta))
     add = OneDirection(steps, "add")
     # adding is rarely the worse direction; then one bound at the other's epsilon settles it
     if add.surely_within(found.lower, delta) or add.delta(found.lower).upper <= delta:
@@ -84,7 +84,7 @@ def delta_curve(events: Sequence[PoissonGaussian], epsilons: Floats) -> tuple[Fl
 def _best_remove(steps: Steps, delta: float) -> OneDirection:
     """With the largest noise cut off if that helps: it does where large moments come from noise that no run meets."""
     whole, cut_off = OneDirection(steps, "remove"), OneDirection(steps, "remove", min(_DROPPED * delta, _TINY))
-    return cut_off if cut_off.epsilon_at_most(delta) < 0.99 * whole.epsilon_at_most(delta) else whole
+    return min((whole, cut_off), key=lambda side: side.cost(delta))
 
 
 def _remove_delta(steps: Steps, epsilon: float) -> Bracket:

@@ -36,7 +36,7 @@ def tails_from_decay(decay: Floats, heights: Floats, square: float, spacing: flo
     following = np.append(heights[1:], math.inf)
     # the nodes of an interval are a sum below the integral of 1/y^2 that starts one spacing early
     length = 1 / heights - 1 / following + spacing / heights**2
-    terms = decay - square * heights**2 / 2 + np.log(length / math.pi)
+    terms = decay - np.minimum(square * heights, 1e200 / heights) * heights / 2 + np.log(length / math.pi)
     result: Floats = np.logaddexp.accumulate(terms[::-1])[::-1] + 1e-12
     return result
 

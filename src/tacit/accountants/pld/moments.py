@@ -19,7 +19,6 @@ from tacit.errors import RefusedError
 Complexes = NDArray[np.complex128]
 
 _CHUNK = 2_000_000  # numbers held at once
-_BLOCK = 512  # points summed in one product
 _MOST_POINTS = 4_000_000
 
 
@@ -130,10 +129,8 @@ def _bands(line: Line, smallest_noise: float) -> Iterator[tuple[int, int]]:
 
 def _chunks(q: Floats, m: Floats, line: Line, high: int) -> Iterator[slice]:
     """Slices of steps of bounded memory."""
-    tilt = np.full(1, line.tilt)
-    width = 18 * m + abs(line.tilt) + 1
-    points = float((width / step(m, np.broadcast_to(tilt, m.shape), line.spacing * high)).max())
-    rows = max(1, int(_CHUNK / (points + min(points, _BLOCK) * 2 * np.sqrt(high))))
+    points = float((18 * m / step(m, np.full(len(m), line.tilt), line.spacing * high)).max())
+    rows = max(1, int(_CHUNK / (points + min(points, 512) * 2 * np.sqrt(high))))
     for start in range(0, len(q), rows):
         yield slice(start, min(start + rows, len(q)))
 
@@ -162,7 +159,7 @@ def _points(q: Floats, m: Floats, caps: Floats, tilt: float, height: float) -> _
     # damp exp(i y rho) upwards by exp(-40 theta/theta*)
     exponent_end = tilt * loss_at(high, q, m).value - high**2 / (2 * m**2) - shift
     end = 0.16 * m**2 * np.exp(np.minimum(exponent_end, 0.0)) / (spacing * total) * (high >= caps - 1e-6 * m)
-    length = min(number, _BLOCK) + number / _BLOCK + 64
+    length = _block(number) + number / _block(number) + 48
     error = UNIT * (exponent + 2 * length) + QUADRATURE_ERROR + end
     return _Points(weights, loss.value, log_peak, error, 15 * UNIT * scale, end)
 
@@ -176,12 +173,18 @@ def _waves(points: _Points, spacing: float, low: int, high: int) -> Complexes:
     rows = -(-(high - low) // columns)
     size, number = points.losses.shape
     table = np.zeros((size, rows, columns), dtype=np.complex128)
-    for start in range(0, number, _BLOCK):
-        losses, weights = points.losses[:, start : start + _BLOCK], points.weights[:, start : start + _BLOCK]
+    block = _block(number)
+    for start in range(0, number, block):
+        losses, weights = points.losses[:, start : start + block], points.weights[:, start : start + block]
         fine = _powers(losses, spacing, columns, np.ones(losses.shape))
         coarse = _powers(losses, spacing * columns, rows, weights * _phase(losses * (low * spacing)))
         table += np.matmul(coarse, fine.transpose(0, 2, 1))
     return table.reshape(size, -1)[:, : high - low]
+
+
+def _block(number: int) -> int:
+    """The points summed in one product: about as many as there are products."""
+    return int(np.clip(np.sqrt(number), 32, 512))
 
 
 def _powers(losses: Floats, spacing: float, number: int, start: Complexes | Floats) -> Complexes:

@@ -8,7 +8,7 @@ from tacit.accountants.pld.contour import Shape
 from tacit.accountants.pld.decay import log_decay, tails_from_decay
 from tacit.accountants.pld.events import Steps
 from tacit.accountants.pld.saddle import Cumulants, RealAxis, tilt_of
-from tacit.accountants.pld.window import step
+from tacit.accountants.pld.window import step, window
 
 MOST_WORK = 4e9  # multiplications of one contour: about half a second
 
@@ -20,6 +20,12 @@ def tolerance(epsilon: float) -> float:
     return 0.3 * max(1e-6, 1e-4 * epsilon)
 
 
+def period(axis: RealAxis, epsilon: float, log_delta: float) -> float:
+    """The period that a plan for this epsilon would have: a measure of its cost."""
+    peak = axis.for_delta(log_delta)
+    return _best_line(axis, peak, epsilon, log_delta, math.log(1e-6) + log_delta)[1]
+
+
 def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> Shape:
     """Choose the nodes for epsilons around one whose delta is about exp(log_delta).
 
@@ -28,9 +34,9 @@ def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> S
     width = tolerance(epsilon)
     relative = min(max(peak.c * width, 1e-11), 1e-3)
     log_share = math.log(0.02 * relative) + log_delta
-    peak, period = _best_line(axis, peak, epsilon, log_delta, log_share)
+    peak, length = _best_line(axis, peak, epsilon, log_delta, log_share)
     room = log_share - (peak.value - peak.c * epsilon)
-    spacing = 2 * math.pi / period
+    spacing = 2 * math.pi / length
     top, tau, log_tail = _top(axis.steps, peak, tilt_of(axis.direction, peak.c), room, width, spacing)
     return Shape(peak, _above(axis, peak), spacing, int(math.ceil(top / spacing)) + 2, tau, log_tail)
 
@@ -43,12 +49,12 @@ def _best_line(
     Not too far below: there exp(K(c) - c eps) exceeds delta, and rounding with it.
     """
     lines = [peak] + [axis.at(peak.c * factor) for factor in (0.87, 0.75, 0.6)]
-    best, period = peak, _period(peak, _above(axis, peak), epsilon, log_share)
+    best, least = peak, _period(peak, _above(axis, peak), epsilon, log_share)
     for line in lines[1:]:
         found = _period(line, _above(axis, line), epsilon, log_share)
-        if found < period and line.value - line.c * epsilon - log_delta < 12:
-            best, period = line, found
-    return best, period
+        if found < least and line.value - line.c * epsilon - log_delta < 12:
+            best, least = line, found
+    return best, least
 
 
 def _above(axis: RealAxis, peak: Cumulants) -> tuple[Cumulants, ...]:
@@ -84,7 +90,7 @@ def _top(
     natural, smoothed = first(0.0), first(tau**2)
     if natural[1] <= room and heights[natural[0]] < 2 * heights[smoothed[0]]:
         tau, smoothed = 0.0, natural
-    while _work(steps, tilt, float(heights[smoothed[0]]), spacing) > MOST_WORK:
+    while tau < 1 and _work(steps, tilt, float(heights[smoothed[0]]), spacing) > MOST_WORK:
         tau = max(1.3 * tau, 0.1 * width)  # a wider bracket rather than no answer
         smoothed = first(tau**2)
     return float(heights[smoothed[0]]), tau, smoothed[1]
@@ -95,5 +101,6 @@ def _work(steps: Steps, tilt: float, top: float, spacing: float) -> float:
     if not steps.size:
         return 0.0
     tilts = np.full(steps.size, tilt)
-    points = (18 * steps.noise_multipliers + abs(tilt)) / step(steps.noise_multipliers, tilts, top)
+    low, high = window(steps.probabilities, steps.noise_multipliers, tilts, steps.caps)
+    points = (high - low) / step(steps.noise_multipliers, tilts, top)
     return float(points.sum()) * top / spacing

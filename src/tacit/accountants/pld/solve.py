@@ -8,13 +8,15 @@ from scipy.special import erf
 
 from tacit.accountants.pld.contour import Contour, contour
 from tacit.accountants.pld.events import Bracket, Floats, Steps, cut
+from tacit.accountants.pld.grid import grid
 from tacit.accountants.pld.saddle import Direction, RealAxis
-from tacit.accountants.pld.shape import plan, tolerance
+from tacit.accountants.pld.shape import period, plan, tolerance
 from tacit.errors import RefusedError
 
 Curve = Callable[[float], float]
 
 _ROUNDS = 3
+_FEW = 1000
 
 
 def total_variation(steps: Steps) -> float:
@@ -47,6 +49,10 @@ class OneDirection:
         log_delta = math.log(delta - self.dropped)
         self.axis.for_delta(log_delta)
         return min(point.chernoff_epsilon(log_delta) for point in self.axis.seen())
+
+    def cost(self, delta: float) -> float:
+        """A measure of the nodes that ``epsilon`` will need."""
+        return period(self.axis, max(0.0, self.epsilon_at_most(delta)), math.log(delta - self.dropped))
 
     def surely_within(self, epsilon: float, delta: float) -> bool:
         """Whether the Chernoff bound alone shows (epsilon, delta)."""
@@ -120,6 +126,23 @@ class OneDirection:
         if lower(start) > delta:
             low = crossing(lower, delta, start, high, fine)[0]
         return Bracket(low, high)
+
+
+def sharpen(steps: Steps, delta: float, known: Bracket) -> Bracket:
+    """For a few rare steps the contour stays wide; there the grid narrows the bracket of the remove direction."""
+    low, high = known.lower, known.upper
+    for _ in range(2):
+        if high - low <= 3 * tolerance(low) or steps.total > _FEW:
+            break
+        table = grid(steps, delta, low, 1.5 * tolerance(low) / min(steps.total, 4))
+        if table is None:
+            break
+        fine = 1e-3 * tolerance(low)
+        if table.upper(high) <= delta:
+            high = crossing(table.upper, delta, low, high, fine)[1] if table.upper(low) > delta else low
+        if table.lower(low) > delta:
+            low = crossing(table.lower, delta, low, high, fine)[0]
+    return Bracket(low, high)
 
 
 def crossing(curve: Curve, target: float, low: float, high: float, width: float) -> tuple[float, float]:
