@@ -90,13 +90,15 @@ class BudgetGate:
             return True
         if self._renyi_epsilon(self._spent.curve_with(block)) <= limit:
             return True
-        if more != self._previous:
+        cost = self._pld_epsilon(_plus(spent, more))
+        if cost > limit or more != self._previous:
             self._previous = more
-            return self._pld_epsilon(_plus(spent, more)) <= limit
-        # a block that repeats: find out, once, how often it still may
-        times = most_within(lambda n: self._pld_epsilon(_plus(spent, more, n)), limit)
+            return cost <= limit
+        # a block that repeats: find out, once, how often it still may; epsilon grows about like the root of the steps
+        guess = int(((limit / cost) ** 2 - 1) * (1 + ledger.steps / block.steps)) if cost > 0 else 0
+        times = most_within(lambda n: self._pld_epsilon(_plus(spent, more, n)), limit, 1 + guess)
         self._known_good = _plus(spent, more, times)
-        return times > 0
+        return True
 
     def _pld_epsilon(self, counts: Counts) -> float:
         ledger = Ledger.planned([Charge(event, count) for event, count in counts.items()])
