@@ -29,8 +29,6 @@ def made_from() -> str:
 def set_up() -> None:
     if STAMP.exists() and STAMP.read_text() == made_from():
         return
-    if sys.version_info < (3, 11):
-        sys.exit(f"dev.py: Python 3.11 or newer is needed, found {sys.version.split()[0]}")
     print("setting up .venv (a few minutes the first time) ...", flush=True)
     venv.create(HOME, with_pip=True, clear=True)
     # torch first and pinned: left to a resolver, a newer torch would bring gigabytes of CUDA packages.

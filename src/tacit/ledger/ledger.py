@@ -63,8 +63,8 @@ class Ledger:
     """All that accountants may look at.
 
     ``hypothetical`` marks a ledger of steps that were never run, as in ``tacit account --poisson``. ``planned_steps``
-    is what runs declared before they started; a smaller number of charged steps means that a run stopped early. ``runs`` is
-    how many there were: the settings of a later one may have been chosen after seeing an earlier one's outputs.
+    is what runs declared before they started; fewer charged steps mean that a run stopped early. ``runs`` is how
+    many there were: the settings of a later one may have been chosen after seeing an earlier one's outputs.
     """
 
     header: LedgerHeader = field(default_factory=LedgerHeader)

@@ -32,7 +32,7 @@ class TrainingPlan:
         dataset_size: the declared number of units; must agree with the sampling within 1 %.
         physical_batch: how many records are processed at once; changes speed and memory only.
         block: how many steps are charged ahead.
-        schedule: "adaptive" if noise, rate, stop or later runs may follow outputs; then a Renyi filter guards the budget.
+        schedule: "adaptive" if noise, rate, stop or later runs may follow outputs; a Renyi filter guards the budget.
         assumptions: sentences that every statement about this run has to repeat.
     """
 

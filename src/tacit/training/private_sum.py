@@ -51,7 +51,7 @@ class PrivateSum:
         self._stddev = stddev
         self._example = example
         self._checked = False
-        self._gate = None if plan.budget is None else BudgetGate(plan.budget)
+        self._gate: BudgetGate | None = None
         self._mechanism = self._build_mechanism()
         if isinstance(losses, ModelLosses):
             refuse_mixing_layers(losses.model)
@@ -73,6 +73,8 @@ class PrivateSum:
         if plan.unit.unit != "record" and source.views is not None:
             raise InputError("views are averaged per record; with users or microbatches give the rows themselves")
         self._check_schema(source)
+        if plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
+            self._gate = BudgetGate(plan.budget, plan=self._charges(0, steps))
         blocks: list[tuple[int, int]] = []
 
         def draws() -> Iterator[DrawnRows]:
@@ -129,11 +131,16 @@ class PrivateSum:
 
     def _reserve(self, step: int, count: int) -> tuple[int, int]:
         """Check the budget, then charge the next ``count`` steps; equal neighbours in the schedule share an entry."""
-        events = [self.plan.sampling.event(self._mechanism_at(step + ahead).queries) for ahead in range(count)]
-        charges = [Charge(event, len(list(same))) for event, same in groupby(events)]
+        charges = self._charges(step, count)
         if self._gate is not None:
             self._gate(self.ledger, charges)
         return self.ledger_file.reserve(charges), count
+
+    def _charges(self, step: int, count: int) -> list[Charge]:
+        if self._stddev is None:  # the same event at every step
+            return [Charge(self.plan.sampling.event(self._mechanism.queries), count)]
+        events = [self.plan.sampling.event(self._mechanism_at(step + ahead).queries) for ahead in range(count)]
+        return [Charge(event, len(list(same))) for event, same in groupby(events)]
 
     def _settle(self, blocks: list[tuple[int, int]], begun: int) -> None:
         for number, reserved in blocks:
