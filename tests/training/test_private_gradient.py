@@ -159,6 +159,20 @@ def test_fixed_size_samples(private, data):
     assert engine.ledger.header.neighbours == "replace_one"
 
 
+def test_a_started_pass_of_balls_in_bins_is_charged_whole(private, data):
+    engine = private(sampling=tacit.BallsInBinsSampling(bins=8, expected_size=5), noise=5.0)
+    seen = []
+    for sample in engine.samples(data, steps=30):
+        seen.append(0 if sample.data is None else len(sample.data[0]))
+        engine.backward(sample)
+        if sample.step == 10:
+            break
+    assert sum(seen[:8]) == 40
+    assert engine.ledger.steps == 16
+    (rdp,) = tacit.guarantees(engine.ledger, 1e-5, only=["rdp"])
+    assert rdp.is_bound
+
+
 def test_epsilon_in_the_loop_grows(private, data):
     engine = private(noise=2.0)
     seen = [engine.epsilon(1e-5) for _ in engine.samples(data, steps=41)]
