@@ -1,6 +1,6 @@
 """Per-record gradients of any model by ``vmap(grad)``: each record runs alone, so records cannot mix."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -32,27 +32,41 @@ def per_record_gradients(losses: Losses, params: Mapping[str, Tensor], batch: Ba
     try:
         result: Vectors = gradient(detached, batch)
     except (IndexError, RuntimeError, ValueError) as error:
-        result = _record_by_record(gradient, detached, batch, error)
+        result = _record_by_record(loss_of_one, detached, batch, error)
     return result
 
 
-def _record_by_record(gradient: object, params: Vectors, batch: Batch, error: Exception) -> Vectors:
+def _record_by_record(
+    loss_of_one: Callable[[Mapping[str, Tensor], Batch], Tensor], params: Vectors, batch: Batch, error: Exception
+) -> Vectors:
     """One record's fault must not stop the release (failure-modes F5): it contributes zero, the others count.
 
-    A fault of every record is no private fact about one of them but an error in the model, the losses or the data's
+    Plain autograd, so that operations which vmap does not know (recurrent layers) are served too. A fault of every record is no private fact about one of them but an error in the model, the losses or the data's
     type: it is raised, to the data holder alone.
     """
     records = count_records(batch)
     parts: list[Vectors | None] = []
     for record in range(records):
         try:
-            parts.append(gradient(params, take_records(batch, slice(record, record + 1))))  # type: ignore[operator]
+            parts.append(_gradient_of_one(loss_of_one, params, map_tensors(lambda t, i=record: t[i], batch)))  # type: ignore[misc]
         except (IndexError, RuntimeError, ValueError):
             parts.append(None)
     if not any(parts):
         raise error
     blank = {name: value.new_zeros((1, *value.shape)) for name, value in params.items()}
     return {name: torch.cat([(part or blank)[name] for part in parts]) for name in params}
+
+
+def _gradient_of_one(
+    loss_of_one: Callable[[Mapping[str, Tensor], Batch], Tensor], params: Vectors, record: Batch
+) -> Vectors:
+    leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+    with torch.enable_grad():
+        loss = loss_of_one(leaves, record)
+    if not loss.requires_grad:
+        return {name: torch.zeros_like(value)[None] for name, value in params.items()}
+    found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
+    return {name: gradient[None] for name, gradient in zip(leaves, found, strict=True)}
 
 
 def clip_and_sum(gradients: Vectors, mechanism: GaussianSumMechanism) -> tuple[Vectors, Tensor]:

@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 
 from tacit.gradients.batches import Batch, count_records, take_records
+from tacit.gradients.by_ghost import clipped_sum_by_ghost
 from tacit.gradients.by_unit import clipped_sum_by_unit
 from tacit.gradients.by_vmap import clipped_sum_by_vmap
 from tacit.gradients.losses import Losses
+from tacit.gradients.plans import Plans, plans_of
+from tacit.gradients.uses import UncoveredError
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 
-GradientStrategy = Literal["vmap"]
+GradientStrategy = Literal["auto", "ghost", "vmap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ def clipped_sum(
     chunk: int,
     sizes: Sequence[int] | None = None,
     views: int | None = None,
+    strategy: GradientStrategy = "auto",
 ) -> ClippedSum:
     """Clip each record (or unit, given ``sizes`` of rows) and add up.
 
@@ -40,18 +44,39 @@ def clipped_sum(
         batch: the sample, or None for an empty one, whose sum is zero like that of no records.
         chunk: how many records are processed at once.
         views: with a number, batch tensors are [records, views, ...] and a record's loss is the mean over its views.
+        strategy: "auto" takes the fast path where it is sure to be right and vmap elsewhere; "ghost" raises instead,
+            "vmap" never tries. The result is the same.
     """
     device = next(iter(params.values())).device
     if batch is None:
         return ClippedSum(mechanism.zeros(device), torch.zeros(0, len(mechanism.shapes), dtype=torch.float64))
     if sizes is not None:
         return ClippedSum(*clipped_sum_by_unit(losses, params, batch, sizes, mechanism, chunk))
-    sums = mechanism.zeros(device)
+    plans = None if strategy == "vmap" else plans_of(losses)
+    total: Vectors = {}
     norms = []
     for start in range(0, count_records(batch), chunk):
         records = take_records(batch, slice(start, start + chunk))
-        part, part_norms = clipped_sum_by_vmap(losses, params, records, mechanism, views)
+        part, part_norms = _sum_chunk(losses, params, records, mechanism, views, plans, strategy)
         for name, value in part.items():
-            sums[name] += value
+            total[name] = total[name].add_(value) if name in total else value.double()
         norms.append(part_norms)
-    return ClippedSum(sums, torch.cat(norms))
+    return ClippedSum(total, torch.cat(norms))
+
+
+def _sum_chunk(
+    losses: Losses,
+    params: Mapping[str, Tensor],
+    records: Batch,
+    mechanism: GaussianSumMechanism,
+    views: int | None,
+    plans: Plans | None,
+    strategy: GradientStrategy,
+) -> tuple[Vectors, Tensor]:
+    if plans is not None:
+        try:
+            return clipped_sum_by_ghost(losses, params, records, mechanism, views, plans)
+        except (UncoveredError, IndexError, RuntimeError, ValueError):
+            if strategy == "ghost":
+                raise
+    return clipped_sum_by_vmap(losses, params, records, mechanism, views)
