@@ -98,16 +98,32 @@ class GaussianSumMechanism:
             sums[UNCLIPPED] = torch.zeros(1, dtype=torch.float64, device=device)
         return sums
 
-    def release(self, sums: Mapping[str, Tensor], denominator: float, randomness: Randomness) -> Vectors:
-        """Add the noise to the sums and divide by the declared public denominator: the only way out for data."""
-        noise = randomness.normals(sum(value.numel() for value in sums.values()))
-        released: Vectors = {}
+    def release(
+        self,
+        sums: Mapping[str, Tensor],
+        denominator: float,
+        randomness: Randomness,
+        like: Mapping[str, Tensor] | None = None,
+    ) -> Vectors:
+        """Add the noise to the sums and divide by the declared public denominator: the only way out for data.
+
+        Noise is drawn and added in float64. With ``like``, what has become public is then rounded to the type of these
+        tensors, part by part, which saves a pass over memory.
+        """
+        dtypes = {name: like[name].dtype for name in sums if name in like} if like else {}
+        released = {name: torch.empty_like(value, dtype=dtypes.get(name, torch.float64)) for name, value in sums.items()}
         stddevs = self._stddev_by_name()
-        offset = 0
-        for name, value in sums.items():
-            draw = noise[offset : offset + value.numel()].view(value.shape).to(value.device)
-            released[name] = draw.mul_(stddevs[name]).add_(value).div_(denominator)
-            offset += value.numel()
+        spans = _spans(sums)
+        for start, noise in randomness.normal_parts(sum(value.numel() for value in sums.values())):
+            while spans and spans[0][0] < start + len(noise):
+                first, name = spans[0]
+                flat, out = sums[name].reshape(-1), released[name].view(-1)
+                low, high = max(first, start), min(first + len(flat), start + len(noise))
+                draw = noise[low - start : high - start].mul_(stddevs[name]).to(flat.device)
+                out[low - first : high - first] = draw.add_(flat[low - first : high - first]).div_(denominator)
+                if high < first + len(flat):
+                    break
+                spans.pop(0)
         self._follow(released)
         return released
 
@@ -176,6 +192,16 @@ def _allocate(
         raise InputError("no noise is given: pass GaussianNoise(multiplier=...), or a noise_stddev for every group")
     dimensions = [sum(shapes[name].numel() for name in group.names) for group in groups]
     return tuple(noise.allocate([group.clip_norm * stretch for group in groups], dimensions))
+
+
+def _spans(sums: Mapping[str, Tensor]) -> list[tuple[int, str]]:
+    """Where each vector starts in the concatenation of all that hold anything."""
+    spans, start = [], 0
+    for name, value in sums.items():
+        if value.numel():
+            spans.append((start, name))
+        start += value.numel()
+    return spans
 
 
 def _group_name(group: VectorGroup, shapes: Shapes) -> str:

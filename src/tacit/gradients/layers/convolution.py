@@ -4,9 +4,10 @@ Forming them all and keeping them is the fastest way while they are few; a wide 
 by one weight gradient of scaled output gradients.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -17,7 +18,8 @@ from tacit.gradients.layers.rule import LayerCall, LayerRule
 from tacit.gradients.record_gradients import Dense, RecordGradients, square_sums
 from tacit.gradients.record_layout import RecordLayout
 
-_PATCHES = 1 << 18  # entries of the patch buffer: it should stay in the cache
+_PATCHES = 1 << 20  # entries of the patch buffer: it should stay in the cache
+_SHORT_RUN = 12
 _KEEP = 1 << 26  # entries of per-record gradients that are kept between the norms and the sum
 _BLOCK = 1 << 22
 
@@ -32,17 +34,41 @@ class Geometry:
     dilation: tuple[int, ...]
     groups: int
 
-    def patches(self, image: Tensor, places: Sequence[int]) -> Tensor:
-        """A view [rows, channels, *kernel, *places] of the padded image; nothing is copied."""
+    def depth(self, image: Tensor) -> int:
+        return image.shape[1] * math.prod(self.kernel)
+
+    def copier(self, image: Tensor, places: Sequence[int]) -> Callable[[slice, Tensor], Tensor]:
+        """A function that copies the patches of some rows into a buffer [rows, channels * kernel * places].
+
+        Short or strided runs are gathered by index, long ones copied from a strided view: each wins by up to three.
+        """
         if any(side for pair in self.padding for side in pair):
             image = functional.pad(image, [side for pair in reversed(self.padding) for side in pair])
         image = image.contiguous()
+        if places[-1] < _SHORT_RUN or self.stride[-1] > 1:
+            flat = image.flatten(1)
+            index = _gather_index(self, tuple(image.shape[1:]), tuple(places)).to(image.device)
+            return lambda rows, buffer: torch.index_select(flat[rows], 1, index, out=buffer)
+        view = self.patches(image, places)
+        return lambda rows, buffer: _copy(view[rows], buffer)
+
+    def patches(self, image: Tensor, places: Sequence[int]) -> Tensor:
+        """A view [rows, channels, *kernel, *places] of a padded, contiguous image."""
         steps = image.stride()[2:]
         inner = [step * dilation for step, dilation in zip(steps, self.dilation, strict=True)]
         outer = [step * stride for step, stride in zip(steps, self.stride, strict=True)]
-        return image.as_strided(
-            (*image.shape[:2], *self.kernel, *places), (*image.stride()[:2], *inner, *outer), image.storage_offset()
-        )
+        return image.as_strided((*image.shape[:2], *self.kernel, *places), (*image.stride()[:2], *inner, *outer))
+
+
+def _copy(view: Tensor, buffer: Tensor) -> Tensor:
+    buffer.view(view.shape).copy_(view)
+    return buffer
+
+
+@lru_cache(maxsize=64)
+def _gather_index(geometry: Geometry, shape: tuple[int, ...], places: tuple[int, ...]) -> Tensor:
+    numbers = torch.arange(math.prod(shape)).view(1, *shape)
+    return geometry.patches(numbers, places).flatten()
 
 
 @dataclass(slots=True)
@@ -99,28 +125,29 @@ class PatchProducts:
 
     def _fill(self, out: Tensor, start: int, stop: int) -> Tensor:
         """Gradients of records start..stop into the rows of ``out``."""
-        per_record = len(self.g) // self.records
-        places = self.g.shape[2:]
-        count = places.numel()
-        groups, channels = self.geometry.groups, self.image.shape[1]
-        depth = channels * torch.Size(self.geometry.kernel).numel()
-        g = self.g.reshape(self.records, per_record, groups, -1, count)
+        per_record, groups = len(self.g) // self.records, self.geometry.groups
+        count, depth = self.g.shape[2:].numel(), self.geometry.depth(self.image)
+        g = self.g[start * per_record : stop * per_record]
+        copy_patches = self.geometry.copier(self.image[start * per_record : stop * per_record], self.g.shape[2:])
         step = max(1, _PATCHES // (per_record * depth * count))
-        buffer = self.g.new_empty(min(step, stop - start) * per_record * depth * count)
-        for first in range(start, stop, step):
-            last = min(first + step, stop)
-            rows = (last - first) * per_record
-            patches = self.geometry.patches(self.image[first * per_record : last * per_record], places)
-            columns = buffer[: rows * depth * count].view(patches.shape).copy_(patches)
-            columns = columns.view(last - first, per_record, groups, depth // groups, count)
-            target = out[first - start : last - start].view((last - first) * groups, -1, depth // groups)
-            if per_record == 1:
-                left, right = g[first:last, 0].flatten(0, 1), columns[:, 0].flatten(0, 1).mT
-            else:  # several rows of one record: their places line up as one long row
-                left = g[first:last].permute(0, 2, 3, 1, 4).flatten(3).flatten(0, 1)
-                right = columns.permute(0, 2, 3, 1, 4).flatten(3).flatten(0, 1).mT
-            torch.bmm(left, right, out=target)
+        buffer = self.g.new_empty(min(step, stop - start) * per_record, depth * count)
+        for first in range(0, stop - start, step):
+            last = min(first + step, stop - start)
+            rows = slice(first * per_record, last * per_record)
+            columns = copy_patches(rows, buffer[: rows.stop - rows.start])
+            left = _line_up(g[rows], last - first, groups, count)
+            right = _line_up(columns, last - first, groups, count)
+            target = out[first:last].view(len(left), left.shape[1], right.shape[1])
+            torch.bmm(left, right.mT, out=target)
         return out
+
+
+def _line_up(rows: Tensor, records: int, groups: int, count: int) -> Tensor:
+    """[records * groups, channels, places]; several rows of one record line up as one long row of places."""
+    if len(rows) == records:
+        return rows.reshape(records * groups, -1, count)
+    split = rows.reshape(records, len(rows) // records, groups, -1, count)
+    return split.permute(0, 2, 3, 1, 4).flatten(3).flatten(0, 1)
 
 
 def _form(
