@@ -1,1 +1,100 @@
-"""Tacit: private, Bayesian, uncertainty-aware training on PyTorch."""
+"""Tacit: private, Bayesian, uncertainty-aware training on PyTorch.
+
+The names below are the public ones. They are loaded on first use, so that reading a ledger or accounting for it needs
+neither torch nor any time.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "tacit.accountants": ["Budget", "Calibration", "Guarantee", "Refusal", "attack_probability", "calibrate_noise",
+                          "calibrate_probability", "calibrate_steps", "guarantees"],
+    "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "TacitError"],
+    "tacit.evaluation": ["Reliability", "reliability"],
+    "tacit.gradients": ["replace_batch_norm"],
+    "tacit.inference": ["SGD", "SGLD", "DecreasingStep", "FixedStep", "FlatPrior", "GaussianPrior", "LaplacePrior"],
+    "tacit.ledger": ["Charge", "FixedSizeSample", "GaussianSumQuery", "Ledger", "LedgerFile", "LedgerHeader",
+                     "PoissonSample", "merged_noise_multiplier", "read_ledger"],
+    "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
+    "tacit.posteriors": ["Draws", "Point", "Prediction", "load_posterior", "predict"],
+    "tacit.randomness": ["Randomness"],
+    "tacit.sampling": ["FixedSizeSampling", "Microbatches", "PoissonSampling", "Records", "Users"],
+    "tacit.training": ["DataSource", "PrivateGradient", "Run", "TrainingPlan", "train"],
+}  # fmt: skip
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [*sorted(_MODULE), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    value = getattr(import_module(_MODULE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two lists equal
+    from tacit.accountants import Budget as Budget
+    from tacit.accountants import Calibration as Calibration
+    from tacit.accountants import Guarantee as Guarantee
+    from tacit.accountants import Refusal as Refusal
+    from tacit.accountants import attack_probability as attack_probability
+    from tacit.accountants import calibrate_noise as calibrate_noise
+    from tacit.accountants import calibrate_probability as calibrate_probability
+    from tacit.accountants import calibrate_steps as calibrate_steps
+    from tacit.accountants import guarantees as guarantees
+    from tacit.errors import BudgetError as BudgetError
+    from tacit.errors import InputError as InputError
+    from tacit.errors import LedgerError as LedgerError
+    from tacit.errors import RecordMixingError as RecordMixingError
+    from tacit.errors import RefusedError as RefusedError
+    from tacit.errors import TacitError as TacitError
+    from tacit.evaluation import Reliability as Reliability
+    from tacit.evaluation import reliability as reliability
+    from tacit.gradients import replace_batch_norm as replace_batch_norm
+    from tacit.inference import SGD as SGD
+    from tacit.inference import SGLD as SGLD
+    from tacit.inference import DecreasingStep as DecreasingStep
+    from tacit.inference import FixedStep as FixedStep
+    from tacit.inference import FlatPrior as FlatPrior
+    from tacit.inference import GaussianPrior as GaussianPrior
+    from tacit.inference import LaplacePrior as LaplacePrior
+    from tacit.ledger import Charge as Charge
+    from tacit.ledger import FixedSizeSample as FixedSizeSample
+    from tacit.ledger import GaussianSumQuery as GaussianSumQuery
+    from tacit.ledger import Ledger as Ledger
+    from tacit.ledger import LedgerFile as LedgerFile
+    from tacit.ledger import LedgerHeader as LedgerHeader
+    from tacit.ledger import PoissonSample as PoissonSample
+    from tacit.ledger import merged_noise_multiplier as merged_noise_multiplier
+    from tacit.ledger import read_ledger as read_ledger
+    from tacit.mechanisms import AdaptiveClip as AdaptiveClip
+    from tacit.mechanisms import ClipGroups as ClipGroups
+    from tacit.mechanisms import ClipLayers as ClipLayers
+    from tacit.mechanisms import ClipRecords as ClipRecords
+    from tacit.mechanisms import GaussianNoise as GaussianNoise
+    from tacit.mechanisms import VectorGroup as VectorGroup
+    from tacit.posteriors import Draws as Draws
+    from tacit.posteriors import Point as Point
+    from tacit.posteriors import Prediction as Prediction
+    from tacit.posteriors import load_posterior as load_posterior
+    from tacit.posteriors import predict as predict
+    from tacit.randomness import Randomness as Randomness
+    from tacit.sampling import FixedSizeSampling as FixedSizeSampling
+    from tacit.sampling import Microbatches as Microbatches
+    from tacit.sampling import PoissonSampling as PoissonSampling
+    from tacit.sampling import Records as Records
+    from tacit.sampling import Users as Users
+    from tacit.training import DataSource as DataSource
+    from tacit.training import PrivateGradient as PrivateGradient
+    from tacit.training import Run as Run
+    from tacit.training import TrainingPlan as TrainingPlan
+    from tacit.training import train as train

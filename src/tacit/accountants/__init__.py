@@ -1,0 +1,79 @@
+"""What it cost: accountants that read a ledger and say (epsilon, delta). No torch, no training code."""
+
+from tacit.accountants.budget import Budget
+from tacit.accountants.calibrate import Calibration, calibrate_noise, calibrate_probability, calibrate_steps
+from tacit.accountants.conversion import epsilon_from_rdp, moments_epsilon
+from tacit.accountants.curves import TradeOff, best_attack, closest_mu, epsilon_curve, trade_off
+from tacit.accountants.dp_accounting_events import from_dp_event, to_dp_event
+from tacit.accountants.gate import BudgetGate
+from tacit.accountants.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from tacit.accountants.gdp import GDPAccountant, gdp_mu
+from tacit.accountants.guarantee import Guarantee, Refusal, check_delta
+from tacit.accountants.pld_accountant import PLDAccountant, ledger_bracket
+from tacit.accountants.rdp import RDPAccountant
+from tacit.accountants.registry import ACCOUNTANTS, get_accountant, guarantees
+from tacit.accountants.renyi import ORDERS, renyi_curve, reverse_log_moment, subsampled_gaussian_rdp
+from tacit.accountants.renyi_filter import RenyiFilter
+from tacit.accountants.rules import amplification_by_sampling, attack_probability, group_privacy
+from tacit.accountants.selection import selection_guarantee
+from tacit.accountants.statement import Accountant
+from tacit.accountants.stepsize import (
+    SGLDTask,
+    gaussian_limit,
+    max_decreasing_step,
+    max_fixed_step,
+    theorem_3_bound,
+    theorem_4_bound,
+    theorem_conditions,
+    wang_bound,
+)
+
+__all__ = [
+    "ACCOUNTANTS",
+    "ORDERS",
+    "Accountant",
+    "Budget",
+    "BudgetGate",
+    "Calibration",
+    "GDPAccountant",
+    "Guarantee",
+    "PLDAccountant",
+    "RDPAccountant",
+    "Refusal",
+    "RenyiFilter",
+    "SGLDTask",
+    "TradeOff",
+    "amplification_by_sampling",
+    "attack_probability",
+    "best_attack",
+    "calibrate_noise",
+    "calibrate_probability",
+    "calibrate_steps",
+    "check_delta",
+    "closest_mu",
+    "epsilon_curve",
+    "epsilon_from_rdp",
+    "from_dp_event",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_limit",
+    "gaussian_mu",
+    "gdp_mu",
+    "get_accountant",
+    "group_privacy",
+    "guarantees",
+    "ledger_bracket",
+    "max_decreasing_step",
+    "max_fixed_step",
+    "moments_epsilon",
+    "renyi_curve",
+    "reverse_log_moment",
+    "selection_guarantee",
+    "subsampled_gaussian_rdp",
+    "theorem_3_bound",
+    "theorem_4_bound",
+    "theorem_conditions",
+    "to_dp_event",
+    "trade_off",
+    "wang_bound",
+]

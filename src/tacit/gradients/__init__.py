@@ -1,17 +1,12 @@
 """Per-record gradients, clipped and summed, without touching the user's model."""
 
-from tacit.gradients.batches import Batch, count_records, take_records
+from tacit.gradients.batches import count_records, take_records
 from tacit.gradients.clipped_sum import ClippedSum, GradientStrategy, clipped_sum
-from tacit.gradients.losses import Losses, ModelLosses, UserLosses
 from tacit.gradients.record_mixing import check_records_stay_apart, refuse_mixing_layers, replace_batch_norm
 
 __all__ = [
-    "Batch",
     "ClippedSum",
     "GradientStrategy",
-    "Losses",
-    "ModelLosses",
-    "UserLosses",
     "check_records_stay_apart",
     "clipped_sum",
     "count_records",

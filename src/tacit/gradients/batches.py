@@ -1,14 +1,12 @@
 """A batch is a tensor, or a tuple, list or mapping of batches; its first dimension counts records."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from tacit.errors import InputError
-
-Batch = Any  # a tree of tensors; Python's types cannot say it
+from tacit.losses import Batch
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from tacit.gradients.batches import Batch, count_records, map_tensors, tensors_of
-from tacit.gradients.losses import Losses, ModelLosses, check_one_loss_per_record
+from tacit.gradients.batches import count_records, map_tensors, tensors_of
+from tacit.losses import Batch, Losses, ModelLosses, check_one_loss_per_record
 from tacit.gradients.plans import Key, Plans, output_gradients
 from tacit.gradients.record_gradients import RecordGradients
 from tacit.gradients.uses import UncoveredError, WatchUses

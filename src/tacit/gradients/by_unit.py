@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from tacit.gradients.batches import Batch, take_records
-from tacit.gradients.by_vmap import clip_and_sum
-from tacit.gradients.losses import Losses, check_one_loss_per_record
+from tacit.errors import InputError
+from tacit.gradients.batches import take_records
+from tacit.gradients.by_vmap import RECORD_FAULTS, clip_and_sum
+from tacit.losses import Batch, Losses, check_one_loss_per_record
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 
 
@@ -18,13 +19,14 @@ def clipped_sum_by_unit(
     sizes: Sequence[int],
     mechanism: GaussianSumMechanism,
     chunk: int,
+    faults: list[Exception],
 ) -> tuple[Vectors, Tensor]:
     """The clipped sum over units whose rows follow each other in the batch, ``sizes`` of them each."""
     sums = mechanism.zeros(next(iter(params.values())).device)
     norms = []
     start = 0
     for size in sizes:
-        gradient = _mean_gradient(losses, params, take_records(batch, slice(start, start + size)), size, chunk)
+        gradient = _mean_gradient(losses, params, take_records(batch, slice(start, start + size)), size, chunk, faults)
         unit_sums, unit_norms = clip_and_sum({name: g[None] for name, g in gradient.items()}, mechanism)
         for name, value in unit_sums.items():
             sums[name] += value
@@ -33,7 +35,9 @@ def clipped_sum_by_unit(
     return sums, torch.cat(norms)
 
 
-def _mean_gradient(losses: Losses, params: Mapping[str, Tensor], rows: Batch, size: int, chunk: int) -> Vectors:
+def _mean_gradient(
+    losses: Losses, params: Mapping[str, Tensor], rows: Batch, size: int, chunk: int, faults: list[Exception]
+) -> Vectors:
     """A unit with a faulty row has no usable gradient and contributes zero (failure-modes F5)."""
     total = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in params.items()}
     try:
@@ -41,7 +45,10 @@ def _mean_gradient(losses: Losses, params: Mapping[str, Tensor], rows: Batch, si
             part = _sum_gradient(losses, params, take_records(rows, slice(start, start + chunk)))
             for name, value in part.items():
                 total[name] += value.double()
-    except (IndexError, RuntimeError, ValueError):
+    except InputError:
+        raise
+    except RECORD_FAULTS as fault:
+        faults.append(fault)
         return {name: torch.zeros_like(value) for name, value in total.items()}
     return {name: value / size for name, value in total.items()}
 

@@ -1,24 +1,36 @@
 """Per-record gradients of any model by ``vmap(grad)``: each record runs alone, so records cannot mix."""
 
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 
 import torch
 from torch import Tensor
 
-from tacit.gradients.batches import Batch, count_records, map_tensors, take_records
-from tacit.gradients.losses import Losses, check_one_loss_per_record
+from tacit.errors import InputError
+from tacit.gradients.batches import count_records, map_tensors
+from tacit.losses import Batch, Losses, check_one_loss_per_record
 from tacit.mechanisms import GaussianSumMechanism, Vectors
+
+# What a single record's values can make a model raise. Anything else is not about data and is not caught.
+RECORD_FAULTS = (IndexError, RuntimeError, ValueError)
 
 
 def clipped_sum_by_vmap(
-    losses: Losses, params: Mapping[str, Tensor], batch: Batch, mechanism: GaussianSumMechanism, views: int | None
+    losses: Losses,
+    params: Mapping[str, Tensor],
+    batch: Batch,
+    mechanism: GaussianSumMechanism,
+    views: int | None,
+    faults: list[Exception],
 ) -> tuple[Vectors, Tensor]:
     """The clipped sum over a chunk of records, in float64, and the records' squared norms [records, vectors]."""
-    gradients = per_record_gradients(losses, params, batch, views)
+    gradients = per_record_gradients(losses, params, batch, views, faults)
     return clip_and_sum(gradients, mechanism)
 
 
-def per_record_gradients(losses: Losses, params: Mapping[str, Tensor], batch: Batch, views: int | None) -> Vectors:
+def per_record_gradients(
+    losses: Losses, params: Mapping[str, Tensor], batch: Batch, views: int | None, faults: list[Exception]
+) -> Vectors:
     """Gradients with a leading dimension of records. With views, a record's loss is the mean over its views."""
 
     def loss_of_one(params: Mapping[str, Tensor], record: Batch) -> Tensor:
@@ -31,35 +43,33 @@ def per_record_gradients(losses: Losses, params: Mapping[str, Tensor], batch: Ba
     detached = {name: value.detach() for name, value in params.items()}
     try:
         result: Vectors = gradient(detached, batch)
-    except (IndexError, RuntimeError, ValueError) as error:
-        result = _record_by_record(loss_of_one, detached, batch, error)
+    except InputError:
+        raise
+    except RECORD_FAULTS:
+        result = _record_by_record(loss_of_one, detached, batch, faults)
     return result
 
 
-def _record_by_record(
-    loss_of_one: Callable[[Mapping[str, Tensor], Batch], Tensor], params: Vectors, batch: Batch, error: Exception
-) -> Vectors:
+LossOfOne = Callable[[Mapping[str, Tensor], Batch], Tensor]
+
+
+def _record_by_record(loss_of_one: LossOfOne, params: Vectors, batch: Batch, faults: list[Exception]) -> Vectors:
     """One record's fault must not stop the release (failure-modes F5): it contributes zero, the others count.
 
-    Plain autograd, so that operations which vmap does not know (recurrent layers) are served too. A fault of every record is no private fact about one of them but an error in the model, the losses or the data's
-    type: it is raised, to the data holder alone.
+    Plain autograd, so that operations which vmap does not know (some recurrent layers) are served too.
     """
-    records = count_records(batch)
-    parts: list[Vectors | None] = []
-    for record in range(records):
+    parts: list[Vectors] = []
+    for index in range(count_records(batch)):
+        record = map_tensors(itemgetter(index), batch)
         try:
-            parts.append(_gradient_of_one(loss_of_one, params, map_tensors(lambda t, i=record: t[i], batch)))  # type: ignore[misc]
-        except (IndexError, RuntimeError, ValueError):
-            parts.append(None)
-    if not any(parts):
-        raise error
-    blank = {name: value.new_zeros((1, *value.shape)) for name, value in params.items()}
-    return {name: torch.cat([(part or blank)[name] for part in parts]) for name in params}
+            parts.append(_gradient_of_one(loss_of_one, params, record))
+        except RECORD_FAULTS as fault:
+            faults.append(fault)
+            parts.append({name: value.new_zeros((1, *value.shape)) for name, value in params.items()})
+    return {name: torch.cat([part[name] for part in parts]) for name in params}
 
 
-def _gradient_of_one(
-    loss_of_one: Callable[[Mapping[str, Tensor], Batch], Tensor], params: Vectors, record: Batch
-) -> Vectors:
+def _gradient_of_one(loss_of_one: LossOfOne, params: Vectors, record: Batch) -> Vectors:
     leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
     with torch.enable_grad():
         loss = loss_of_one(leaves, record)

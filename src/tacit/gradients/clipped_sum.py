@@ -7,16 +7,19 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tacit.gradients.batches import Batch, count_records, take_records
+from tacit.errors import InputError
+from tacit.gradients.batches import count_records, take_records
 from tacit.gradients.by_ghost import clipped_sum_by_ghost
 from tacit.gradients.by_unit import clipped_sum_by_unit
-from tacit.gradients.by_vmap import clipped_sum_by_vmap
-from tacit.gradients.losses import Losses
-from tacit.gradients.plans import Plans, plans_of
+from tacit.gradients.by_vmap import RECORD_FAULTS, clipped_sum_by_vmap
+from tacit.gradients.plans import plans_of
 from tacit.gradients.uses import UncoveredError
+from tacit.losses import Batch, Losses
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 
 GradientStrategy = Literal["auto", "ghost", "vmap"]
+
+_MANY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +53,35 @@ def clipped_sum(
     device = next(iter(params.values())).device
     if batch is None:
         return ClippedSum(mechanism.zeros(device), torch.zeros(0, len(mechanism.shapes), dtype=torch.float64))
+    faults: list[Exception] = []
     if sizes is not None:
-        return ClippedSum(*clipped_sum_by_unit(losses, params, batch, sizes, mechanism, chunk))
-    plans = None if strategy == "vmap" else plans_of(losses)
+        result = ClippedSum(*clipped_sum_by_unit(losses, params, batch, sizes, mechanism, chunk, faults))
+    else:
+        result = _by_chunks(losses, params, batch, mechanism, chunk, views, faults, strategy)
+    _refuse_if_all_failed(faults, len(result.squared_norms))
+    return result
+
+
+def _by_chunks(
+    losses: Losses,
+    params: Mapping[str, Tensor],
+    batch: Batch,
+    mechanism: GaussianSumMechanism,
+    chunk: int,
+    views: int | None,
+    faults: list[Exception],
+    strategy: GradientStrategy,
+) -> ClippedSum:
     total: Vectors = {}
     norms = []
-    for start in range(0, count_records(batch), chunk):
-        records = take_records(batch, slice(start, start + chunk))
-        part, part_norms = _sum_chunk(losses, params, records, mechanism, views, plans, strategy)
+    count = count_records(batch)
+    for start in range(0, count, chunk):
+        records = batch if count <= chunk else take_records(batch, slice(start, start + chunk))
+        part, part_norms = _sum_chunk(losses, params, records, mechanism, views, faults, strategy)
         for name, value in part.items():
             total[name] = total[name].add_(value) if name in total else value.double()
         norms.append(part_norms)
-    return ClippedSum(total, torch.cat(norms))
+    return ClippedSum(total, torch.cat(norms) if len(norms) > 1 else norms[0])
 
 
 def _sum_chunk(
@@ -70,13 +90,25 @@ def _sum_chunk(
     records: Batch,
     mechanism: GaussianSumMechanism,
     views: int | None,
-    plans: Plans | None,
+    faults: list[Exception],
     strategy: GradientStrategy,
 ) -> tuple[Vectors, Tensor]:
-    if plans is not None:
+    if strategy != "vmap":
         try:
-            return clipped_sum_by_ghost(losses, params, records, mechanism, views, plans)
-        except (UncoveredError, IndexError, RuntimeError, ValueError):
+            return clipped_sum_by_ghost(losses, params, records, mechanism, views, plans_of(losses))
+        except InputError:
+            raise
+        except (UncoveredError, *RECORD_FAULTS):
             if strategy == "ghost":
                 raise
-    return clipped_sum_by_vmap(losses, params, records, mechanism, views)
+    return clipped_sum_by_vmap(losses, params, records, mechanism, views, faults)
+
+
+def _refuse_if_all_failed(faults: list[Exception], units: int) -> None:
+    """A fault of one record is its secret and stays silent. That every one of many fails is an error in the program.
+
+    The refusal goes to the data holder alone and is no release; one record more or less does not decide it unless all
+    others are faulty too.
+    """
+    if len(faults) == units >= _MANY:
+        raise faults[0]

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from tacit.gradients.losses import Losses
+from tacit.losses import Losses, ModelLosses
 from tacit.gradients.record_gradients import PulledBack, RecordGradients, join
 from tacit.gradients.record_layout import RecordLayout, find_layout
 from tacit.gradients.uses import Derived, UncoveredError, Use, WatchUses
@@ -38,14 +38,17 @@ class Plans:
         self.layouts[key] = layouts
 
 
-_PLANS: WeakKeyDictionary[object, Plans] = WeakKeyDictionary()
+_PLANS: WeakKeyDictionary[object, WeakKeyDictionary[object, Plans]] = WeakKeyDictionary()
 
 
 def plans_of(losses: Losses) -> Plans:
-    """Plans live as long as the losses do, and never on the user's model."""
-    owner = getattr(losses, "__self__", losses)  # a bound method is made anew at every access
+    """Plans live as long as the model and the losses do, and never on the user's objects."""
+    if isinstance(losses, ModelLosses):  # made anew by some methods at every step; what it joins is not
+        owner, function = losses.model, losses.user_losses
+    else:
+        owner = function = getattr(losses, "__self__", losses)
     try:
-        return _PLANS.setdefault(owner, Plans())
+        return _PLANS.setdefault(owner, WeakKeyDictionary()).setdefault(function, Plans())
     except TypeError:  # cannot be hashed or referred to weakly: verified at every call
         return Plans()
 

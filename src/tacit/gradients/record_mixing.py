@@ -8,8 +8,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from tacit.errors import InputError, RecordMixingError
-from tacit.gradients.batches import Batch, map_tensors, tensors_of
-from tacit.gradients.losses import Losses, ModelLosses, check_one_loss_per_record
+from tacit.gradients.batches import map_tensors, tensors_of
+from tacit.losses import Batch, Losses, ModelLosses, check_one_loss_per_record
 
 _PROBES = 3
 
@@ -56,13 +56,14 @@ def _group_norm(layer: _BatchNorm, groups: int) -> nn.GroupNorm:
     return nn.GroupNorm(groups, channels, eps=layer.eps, affine=layer.affine)
 
 
-def check_records_stay_apart(losses: Losses, params: dict[str, Tensor], like: Batch) -> None:
-    """Change one record of a generated batch; the gradients of the others must not move.
+def check_records_stay_apart(losses: Losses, params: dict[str, Tensor], like: Batch, *, public: bool = False) -> None:
+    """Change one record of a batch; the gradients of the others must not move.
 
-    Private data is never used: only shapes and dtypes are taken from ``like``. Needs the losses to run on generated
-    inputs: standard normal floats, and integers 0 and 1, which are valid tokens, classes and counts nearly everywhere.
+    Private data is never used: only shapes and dtypes are taken from ``like``, and inputs are generated: standard
+    normal floats, and integers 0 and 1, which are valid tokens, classes and counts nearly everywhere. Where they are
+    not, ``public=True`` says that ``like`` holds public records, which are then used as they are.
     """
-    first, second = _generate(like, 0), _generate(like, 1)
+    first, second = (_cycle(like, 0), _cycle(like, 1)) if public else (_generate(like, 0), _generate(like, 1))
     mixed = _swap_middle(first, second)
     before, after = _losses_and_gradients(losses, params, first), _losses_and_gradients(losses, params, mixed)
     for record in (0, _PROBES - 1):
@@ -92,6 +93,11 @@ def _generate(like: Batch, seed: int) -> Batch:
         return torch.randint(0, 2, shape, generator=generator).to(tensor.dtype).to(tensor.device)
 
     return map_tensors(fresh, like)
+
+
+def _cycle(like: Batch, shift: int) -> Batch:
+    """Three of the public records, from another start for another shift."""
+    return map_tensors(lambda tensor: tensor[(torch.arange(_PROBES) + shift) % len(tensor)], like)
 
 
 def _swap_middle(first: Batch, second: Batch) -> Batch:

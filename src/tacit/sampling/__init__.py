@@ -3,9 +3,10 @@
 from tacit.sampling.fixed_size import FixedSizeSampling
 from tacit.sampling.poisson import PoissonSampling
 from tacit.sampling.policy import SAMPLING_POLICIES, SamplingPolicy
-from tacit.sampling.units import Microbatches, Records, UnitOfPrivacy, Users
+from tacit.sampling.units import RECORDS, Microbatches, Records, UnitOfPrivacy, Users
 
 __all__ = [
+    "RECORDS",
     "SAMPLING_POLICIES",
     "FixedSizeSampling",
     "Microbatches",

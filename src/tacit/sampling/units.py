@@ -54,6 +54,9 @@ class Records:
         return DrawnRows(drawn)
 
 
+RECORDS = Records()
+
+
 @dataclass(frozen=True, slots=True)
 class Microbatches:
     """Records are assigned by their id to microbatches of ``size``, whose mean gradient is clipped as one.

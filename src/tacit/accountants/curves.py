@@ -1,0 +1,77 @@
+"""Whole curves of a ledger: epsilon(delta), the attacker's trade-off, the closest Gaussian, and P(A)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
+from scipy.special import ndtr, ndtri
+
+from tacit.accountants.guarantee import check_delta
+from tacit.accountants.moments import Array
+from tacit.accountants.pld import delta_bracket, delta_curve
+from tacit.accountants.pld_accountant import ledger_bracket, pld_events
+from tacit.accountants.statement import refuse_adaptive
+from tacit.errors import InputError
+from tacit.ledger import Ledger
+
+_SMALLEST = 1e-10  # the delta down to which a trade-off curve looks
+
+
+@dataclass(frozen=True, slots=True)
+class TradeOff:
+    """For each false-positive rate, the least false-negative rate that any attack must have (a sound lower bound)."""
+
+    false_positive: Array
+    false_negative: Array
+
+    @property
+    def true_positive(self) -> Array:
+        return np.asarray(1 - self.false_negative)
+
+
+def epsilon_curve(ledger: Ledger, deltas: ArrayLike) -> Array:
+    """Certified upper bounds of epsilon at each delta."""
+    refuse_adaptive("pld", ledger)
+    values = np.atleast_1d(np.asarray(deltas, dtype=float))
+    for delta in values:
+        check_delta(float(delta))
+    return np.asarray([ledger_bracket(ledger, float(delta)).upper for delta in values])
+
+
+def trade_off(ledger: Ledger, false_positive: ArrayLike | None = None, points: int = 400) -> TradeOff:
+    """The trade-off of telling neighbours apart, as the envelope of the (epsilon, delta) lines.
+
+    Each pair says FNR >= 1 - delta - e^epsilon FPR and FNR >= e^-epsilon (1 - delta - FPR) (Wasserman and Zhou 2010).
+    """
+    refuse_adaptive("pld", ledger)
+    x = np.linspace(0, 1, 201) if false_positive is None else np.atleast_1d(np.asarray(false_positive, dtype=float))
+    if not ((x >= 0) & (x <= 1)).all():
+        raise InputError("false_positive must lie between 0 and 1")
+    events = pld_events(ledger)
+    if not events:
+        return TradeOff(x, 1 - x)
+    epsilons = np.linspace(0.0, ledger_bracket(ledger, _SMALLEST).upper, points)
+    delta = np.minimum(np.asarray(delta_curve(events, epsilons)[1]), 1.0)[:, None]
+    ratio = np.exp(epsilons)[:, None]
+    lines = np.maximum(1 - delta - ratio * x, (1 - delta - x) / ratio)
+    return TradeOff(x, np.maximum(lines.max(axis=0), 0.0))
+
+
+def closest_mu(curve: TradeOff) -> float:
+    """The mu of the Gaussian trade-off curve whose largest vertical distance from this one is smallest."""
+    inside = (curve.false_positive > 0) & (curve.false_positive < 1)
+    x, y = curve.false_positive[inside], curve.false_negative[inside]
+
+    def distance(mu: float) -> float:
+        return float(np.abs(ndtr(ndtri(1 - x) - mu) - y).max())
+
+    start = float(np.clip(np.median(ndtri(1 - x) - ndtri(np.clip(y, 1e-300, 1 - 1e-16))), 0, 50))
+    return float(minimize_scalar(distance, bounds=(0.0, 2 * start + 1e-3), method="bounded", options={"xatol": 1e-9}).x)
+
+
+def best_attack(ledger: Ledger) -> float:
+    """P(A): the largest chance of guessing membership from an even prior, (1 + delta(0)) / 2."""
+    refuse_adaptive("pld", ledger)
+    events = pld_events(ledger)
+    return 0.5 * (1 + min(1.0, delta_bracket(events, 0.0).upper)) if events else 0.5

@@ -1,0 +1,53 @@
+"""Where no integral is needed: one Gaussian mechanism, and one subsampled step."""
+
+import math
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from tacit.accountants.pld.events import Floats
+from tacit.accountants.pld.loss import UNIT
+
+Bounds = tuple[Floats, Floats]
+
+
+def gaussian_delta(epsilons: Floats, mu: float, slack: Floats | float = 0.0) -> Bounds:
+    """delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), in log space, with its rounding (maths.md 4).
+
+    Args:
+        slack: how far each epsilon may itself be off.
+    """
+    middle, half = epsilons / mu, mu / 2
+    log_first, log_second = log_ndtr(half - middle), epsilons + log_ndtr(-half - middle)
+    first, second = np.exp(log_first), np.exp(log_second)
+    value = -first * np.expm1(np.minimum(log_second - log_first, 0.0))
+    # |d log Phi(x)/dx| <= |x| + 1, and x is rounded in units of its terms
+    terms = half + np.abs(middle)
+    error = UNIT * first * (32 + 8 * np.abs(log_first) + 8 * (np.abs(half - middle) + 1) * terms)
+    error += UNIT * second * (32 + 8 * np.abs(log_second) + 8 * np.abs(epsilons) + 8 * (terms + 1) * terms)
+    error += second * np.asarray(slack)
+    return np.clip(value - error, 0.0, 1.0), np.clip(value + error, 0.0, 1.0)
+
+
+def one_step_remove(epsilons: Floats, q: float, m: float) -> Bounds:
+    """delta = q delta_G(log(1 + (e^eps - 1)/q)): the exact amplification of one Gaussian by subsampling."""
+    small = np.minimum(epsilons, 30.0)
+    moderate = np.log1p(np.expm1(small) / q)
+    large = epsilons - math.log(q) + np.log1p(-(1 - q) * np.exp(-np.maximum(epsilons, 30.0)))
+    inner = np.where(epsilons > 30.0, large, moderate)
+    lower, upper = gaussian_delta(inner, 1 / m, UNIT * 8 * (inner + 1))
+    return q * lower * (1 - 4 * UNIT), q * upper * (1 + 4 * UNIT)
+
+
+def one_step_add(epsilons: Floats, q: float, m: float) -> Bounds:
+    """delta = q e^eps a delta_G(-log a), a = 1 - (1 - e^-eps)/q; no loss exceeds -log(1-q), where a is 0."""
+    gap = np.expm1(-epsilons) / q
+    share = 1 + gap
+    doubt = UNIT * 8 * (1 + np.abs(gap))
+    sound = share > 1e6 * doubt
+    safe = np.where(sound, share, 1.0)
+    lower, upper = gaussian_delta(-np.log(safe), 1 / m, 2 * doubt / safe + UNIT * 8)
+    factor = q * np.exp(np.minimum(epsilons, 700.0))
+    low = np.where(sound, factor * (share - doubt) * lower * (1 - 16 * UNIT), 0.0)
+    high = np.where(sound, (share + doubt) * upper, np.maximum(share + doubt, 0.0)) * factor * (1 + 16 * UNIT)
+    return low, np.clip(high, 0.0, 1.0)

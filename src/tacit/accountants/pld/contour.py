@@ -1,0 +1,167 @@
+"""delta(eps) by a trapezoid sum on a vertical line, with every error added above and subtracted below.
+
+    delta(eps) = 1/(2 pi i) * integral over Re z = c of exp(K(z) - z eps) / (z (z+1)) dz            (maths.md 3)
+
+By Poisson summation the sum with spacing 2 pi/U equals the sum over all integers j of exp(c j U) delta(eps + j U): an upper
+bound. What is left out above the last node is bounded by the decay of the moments, or by smoothing:
+
+Smoothing. Composing one more Gaussian mechanism, of mu = tau, can only raise delta: delta <= delta_tau, and K gains
+tau^2 z (z+1)/2, which cuts off the line. As a function of v = tau^2 that is the price of a call, whose derivative is an
+average of v^(-1/2) exp(-u^2/(2v) - v/8) (times what does not depend on v) over u = L - eps, so the ratio of its integral
+over (0, v) to that over (v, 2v) is largest at u = 0, where it is below (1 + sqrt 2) exp(v/4). Hence
+
+    delta_tau - (1 + sqrt 2) exp(tau^2/4) (delta_(sqrt 2 tau) - delta_tau) <= delta <= delta_tau,
+
+a bracket of second order in tau on both sides, from the same nodes.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.accountants.pld.events import Floats, Steps
+from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.pld.moments import Complexes, Line, Moments, moments_on_line
+from tacit.accountants.pld.saddle import Cumulants, Direction, tilt_of
+
+_CHUNK = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Where the nodes lie: c + i k spacing, k < size, and how much smoothing cuts them off.
+
+    Args:
+        peak: K and its derivatives at c.
+        beyond: K at some points above c, which bound the aliases.
+        log_tail: the log of what the nodes left out may add, relative to exp(K(c) - c eps).
+    """
+
+    peak: Cumulants
+    beyond: tuple[Cumulants, ...]
+    spacing: float
+    size: int
+    tau: float
+    log_tail: float
+
+    @property
+    def period(self) -> float:
+        return 2 * math.pi / self.spacing
+
+    @property
+    def heights(self) -> Floats:
+        return self.spacing * np.arange(self.size, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """Coefficients of exp(-i y eps) for one amount of smoothing, relative to exp(K(c)), with their total error."""
+
+    coefficients: Complexes
+    moduli: Floats
+    error: float
+    log_scale: float
+    smoothing: float
+
+
+@dataclass(frozen=True, slots=True)
+class Contour:
+    """The nodes of one direction of one ledger; they serve every epsilon."""
+
+    shape: Shape
+    plain: _Series
+    smoother: _Series | None
+
+    def bounds(self, epsilons: Floats) -> tuple[Floats, Floats]:
+        """Certified lower and upper bounds of delta at each epsilon."""
+        value, error = _sum(self.shape, self.plain, epsilons)
+        upper = np.clip(value + error, 0.0, 1.0)
+        lower = value - error - _aliases(self.shape, self.plain, epsilons)
+        if self.smoother is not None:
+            factor = (1 + math.sqrt(2)) * math.exp(self.plain.smoothing / 4) * (1 + 1e-12)
+            smooth, smooth_error = _sum(self.shape, self.smoother, epsilons)
+            lower = lower - factor * np.maximum(smooth + smooth_error - lower, 0.0)
+        return np.clip(lower, 0.0, 1.0), upper
+
+
+def contour(steps: Steps, direction: Direction, shape: Shape) -> Contour:
+    """Evaluate the moments on the nodes and prepare the series."""
+    line = Line(tilt_of(direction, shape.peak.c), shape.spacing, shape.size)
+    log_ratio, relative_error, log_scale = np.zeros(shape.size, complex), np.zeros(shape.size), 0.0
+    if steps.size:
+        moments = moments_on_line(steps.probabilities, steps.noise_multipliers, line)
+        log_ratio, relative_error = compose(moments, steps.counts)
+        log_scale = float(steps.counts @ moments.log_peak)
+        # the moments at the peak are known to a relative error of their own
+        relative_error = relative_error + np.expm1(shape.peak.error) * np.exp(log_ratio.real)
+    if direction == "add":
+        log_ratio = log_ratio.conj()  # a = -z runs downwards when z runs upwards
+    plain = _series(steps, shape, log_ratio, relative_error, log_scale, shape.tau**2)
+    smoother = _series(steps, shape, log_ratio, relative_error, log_scale, 2 * shape.tau**2) if shape.tau else None
+    return Contour(shape, plain, smoother)
+
+
+def compose(moments: Moments, counts: Floats) -> tuple[Complexes, Floats]:
+    """log of the product of ratios^count, and a bound of the error of that product (not of its logarithm).
+
+    |prod M'^n - prod M^n| <= prod (|M'| + e)^n - prod |M'|^n when every |M - M'| <= e.
+    """
+    moduli = np.maximum(np.abs(moments.ratios), 1e-300)
+    logs = counts @ np.log(np.where(moduli > 1e-300, moments.ratios, 1e-300))
+    growth = counts @ np.log1p(moments.errors / moduli)
+    rounding = 8 * UNIT * (counts @ (np.abs(np.log(moduli)) + math.pi) + 8)
+    size = logs.real
+    error = np.where(
+        growth < 1e-2,
+        np.exp(size) * np.expm1(np.minimum(growth, 1.0)),
+        np.exp(np.minimum(size + growth, math.log1p(1e-9) + growth[0])),
+    )
+    return logs, error + np.exp(size) * rounding
+
+
+def _series(
+    steps: Steps, shape: Shape, log_ratio: Complexes, relative_error: Floats, log_scale: float, smoothing: float
+) -> _Series:
+    """Multiply by the Gaussian factors and by 1/(z (z+1)); bound the nodes that are left out by the decay there."""
+    c, y = shape.peak.c, shape.heights
+    z = c + 1j * y
+    square = steps.gaussian_square + smoothing
+    gaussian = square * (1j * y * (2 * c + 1) - y**2) / 2
+    damping = np.exp(gaussian.real) / np.abs(z * (z + 1))
+    coefficients = np.exp(log_ratio + gaussian) / (z * (z + 1)) * (shape.spacing / math.pi)
+    coefficients[0] *= 0.5
+    moduli = np.abs(coefficients)
+    error = float(damping @ relative_error) * (shape.spacing / math.pi)
+    error += float(moduli @ (16 + 4 * np.abs(gaussian) + shape.size)) * UNIT
+    error += math.exp(shape.log_tail)
+    return _Series(coefficients, moduli, error, log_scale + square * c * (c + 1) / 2, smoothing)
+
+
+def _sum(shape: Shape, series: _Series, epsilons: Floats) -> tuple[Floats, Floats]:
+    """The trapezoid sum at each epsilon and its error, scaled by exp(K(c) - c eps)."""
+    value, error = np.empty(len(epsilons)), np.empty(len(epsilons))
+    y, c = shape.heights, shape.peak.c
+    rows = max(1, _CHUNK // shape.size)
+    for start in range(0, len(epsilons), rows):
+        part = slice(start, start + rows)
+        angle = np.outer(epsilons[part], y)
+        value[part] = np.cos(angle) @ series.coefficients.real + np.sin(angle) @ series.coefficients.imag
+        error[part] = series.error + 4 * UNIT * np.abs(epsilons[part]) * float(series.moduli @ y)
+    exponent = series.log_scale - c * epsilons
+    scale = np.exp(np.minimum(exponent, 700.0))
+    wobble = 8 * UNIT * (np.abs(exponent) + np.abs(c * epsilons) + abs(series.log_scale) + 4)
+    return value * scale, (error + np.abs(value) * wobble) * scale
+
+
+def _aliases(shape: Shape, series: _Series, epsilons: Floats) -> Floats:
+    """The terms j != 0 of the Poisson sum: at most 1 below, by Chernoff above."""
+    c, period = shape.peak.c, shape.period
+    below = math.exp(-c * period) / -math.expm1(-c * period)
+    above = np.full(len(epsilons), np.inf)
+    for point in shape.beyond:
+        smoothing = series.smoothing * point.c * (point.c + 1) / 2
+        log_first = point.value + point.error + smoothing - point.c * epsilons - (point.c - c) * period
+        term = np.exp(np.minimum(log_first, 700.0)) / -math.expm1(-(point.c - c) * period)
+        above = np.minimum(above, term)
+    return below + above

@@ -1,0 +1,109 @@
+"""How fast the moments fall along the line: the proof that the contour may be cut off.
+
+With w the tilted density of a step, two bounds of |E[exp(i y rho)]| hold at once:
+
+- high up, by parts (maths.md 3): 1 - p + V/|y|, p the mass beyond x0, V = g(x0) + the total variation beyond x0 of
+  g = w/rho' (the density of the loss), for every x0;
+- low down, as cos t <= 1 - t^2/2 + t^4/24: sqrt(1 - y^2 v + y^4 (k + 3 v^2)/12), v and k the second and fourth central
+  moments of the loss. Long runs with small q end here, where the first bound is still blind.
+"""
+
+import math
+
+import numpy as np
+
+from tacit.accountants.pld.events import Floats, Steps
+from tacit.accountants.pld.loss import loss_at
+from tacit.accountants.pld.moments import central_moments
+from tacit.accountants.pld.window import window
+
+_POINTS = 320
+_ROWS = 64
+
+
+def log_tails(steps: Steps, tilt: float, heights: Floats, square: float, spacing: float) -> Floats:
+    """For each height Y the log of a bound of spacing/pi * sum over nodes y > Y of |exp(K(c+iy) - K(c))|/y^2.
+
+    Args:
+        heights: increasing; between two of them the bound is constant.
+        square: the mu^2 of the Gaussian part (smoothing included), which adds exp(-mu^2 y^2/2).
+    """
+    return tails_from_decay(log_decay(steps, tilt, heights), heights, square, spacing)
+
+
+def tails_from_decay(decay: Floats, heights: Floats, square: float, spacing: float) -> Floats:
+    """The same, from the bounds of |exp(K(c+iy) - K(c))| between the heights (and beyond the last)."""
+    following = np.append(heights[1:], math.inf)
+    # the nodes of an interval are a sum below the integral of 1/y^2 that starts one spacing early
+    length = 1 / heights - 1 / following + spacing / heights**2
+    terms = decay - square * heights**2 / 2 + np.log(length / math.pi)
+    result: Floats = np.logaddexp.accumulate(terms[::-1])[::-1] + 1e-12
+    return result
+
+
+def log_decay(steps: Steps, tilt: float, heights: Floats) -> Floats:
+    """log |exp(K(c+iy) - K(c))| is at most the i-th value for y between the i-th height and the next."""
+    total = np.zeros(len(heights))
+    for start in range(0, steps.size, _ROWS):
+        rows = slice(start, start + _ROWS)
+        q, m = steps.probabilities[rows], steps.noise_multipliers[rows]
+        bound = np.minimum(_by_parts(q, m, tilt, heights), _by_moments(q, m, tilt, heights))
+        total += steps.counts[rows] @ np.log(np.clip(bound, 1e-9, 1.0))
+    return total
+
+
+def _by_moments(q: Floats, m: Floats, tilt: float, heights: Floats) -> Floats:
+    """The quartic bound on each interval; a convex function of y^2 is largest at an end."""
+    second, fourth = central_moments(q, m, tilt)
+    y = np.append(heights, math.inf)
+    with np.errstate(over="ignore", invalid="ignore"):
+        bound = 1 - y**2 * second[:, None] + y**4 * (fourth + 3 * second**2)[:, None] / 12
+    bound[:, -1] = math.inf
+    largest = np.maximum(bound[:, :-1], bound[:, 1:])
+    # 1e-15 covers rounding and the mass outside the window
+    result: Floats = np.sqrt(np.clip(largest, 0.0, 1.0)) + 1e-15
+    return result
+
+
+def _by_parts(q: Floats, m: Floats, tilt: float, heights: Floats) -> Floats:
+    """min over x0 of 1 - p + V/y, which falls with y; 1e-9 keeps its rounding on the safe side."""
+    mass, variation = _mass_and_variation(q, m, tilt)
+    bound = np.empty((len(q), len(heights)))
+    for index, height in enumerate(heights):
+        bound[:, index] = (1 - mass + variation / height).min(axis=1)
+    return bound + 1e-9
+
+
+def _mass_and_variation(q: Floats, m: Floats, tilt: float) -> tuple[Floats, Floats]:
+    """A lower bound of p and an upper bound of V for x0 at each point of a grid, one row for each step."""
+    low, high = window(q, m, np.full(len(q), tilt))
+    spacing = ((high - low) / (_POINTS - 1))[:, None]
+    x = low[:, None] + spacing * np.arange(_POINTS)
+    noise = m[:, None]
+    loss = loss_at(x, q[:, None], noise)
+    log_weight = tilt * loss.value - x**2 / (2 * noise**2)
+    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
+    # Between two points log w and log g leave their chords by at most curvature * spacing^2/8, upwards and downwards:
+    # -peak <= (log w)'', (log g)'' <= dip, as rho'' = s(1-s)/m^4 <= 1/(4 m^4)
+    peak = 1 / noise**2 + max(-tilt, 0.0) / (4 * noise**4)
+    dip = np.maximum((max(tilt, 0.0) + 1) / (4 * noise**4) - 1 / noise**2, 0)
+    above, below = np.exp(np.minimum(peak * spacing**2 / 8, 600.0)), np.exp(-dip * spacing**2 / 8)
+    whole = spacing * above * np.maximum(weight[:, :-1], weight[:, 1:]).sum(axis=1, keepdims=True) * (1 + 1e-12)
+    cells = spacing * below * np.minimum(weight[:, :-1], weight[:, 1:])
+    mass = _beyond(cells) / whole
+    # g is divided by something not above the true integral of w
+    least = np.maximum(cells.sum(axis=1, keepdims=True), 1e-290)
+    density = weight * noise**2 / (np.maximum(loss.share, 1e-290) * least)
+    # (log g)' = (-x - 1 + (a + 1) s)/m^2 has at most three zeros: at most two maxima and one minimum between points;
+    # 1e-15 covers what lies outside the window
+    largest = np.maximum.accumulate(density[:, ::-1], axis=1)[:, ::-1]
+    outside = 1e-15 * noise**2 / (loss.share[:, -1:] * least)
+    hidden = largest * (4 * (above - 1) + 2 * (1 - below)) + outside
+    return mass, density + _beyond(np.abs(np.diff(density, axis=1))) + hidden
+
+
+def _beyond(cells: Floats) -> Floats:
+    """Sums of the cells to the right of each point; zero at the last one."""
+    result = np.zeros((len(cells), cells.shape[1] + 1))
+    result[:, :-1] = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1]
+    return result

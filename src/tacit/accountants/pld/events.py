@@ -1,0 +1,85 @@
+"""What the engine reads (Poisson-subsampled Gaussian steps) and what it answers (a bracket)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import InputError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonGaussian:
+    """``count`` steps of a Poisson-subsampled Gaussian of sensitivity 1 and noise z; probability 1 is the plain one.
+
+    Args:
+        probability: q, with which one record takes part in a step.
+        noise_multiplier: z (m in maths.md 3), the noise in units of the sensitivity.
+        count: how many such steps were taken.
+
+    Example:
+        >>> PoissonGaussian(probability=0.01, noise_multiplier=1.1, count=1000).count
+        1000
+    """
+
+    probability: float
+    noise_multiplier: float
+    count: int
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.probability) and 0 < self.probability <= 1):
+            raise InputError(f"probability must lie in (0, 1], found {self.probability!r}")
+        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
+            raise InputError(f"noise_multiplier must be a finite number above 0, found {self.noise_multiplier!r}")
+        if isinstance(self.count, bool) or self.count != int(self.count) or self.count < 0:
+            raise InputError(f"count must be a whole number of at least 0, found {self.count!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """The true value lies in [lower, upper]; ``upper`` is the number to report."""
+
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A ledger as arrays: equal steps merged, all plain Gaussians folded into one.
+
+    Args:
+        probabilities, noise_multipliers, counts: one entry for each distinct subsampled step (q < 1).
+        gaussian_square: mu^2 = sum of count / z^2 over the steps with q = 1; together they are one Gaussian mechanism
+            with mu, whatever the order, because Gaussian privacy losses add up to a Gaussian one.
+    """
+
+    probabilities: Floats
+    noise_multipliers: Floats
+    counts: Floats
+    gaussian_square: float
+
+    @property
+    def size(self) -> int:
+        """The number of distinct subsampled steps."""
+        return len(self.counts)
+
+    @property
+    def total(self) -> float:
+        """The number of subsampled steps."""
+        return float(self.counts.sum())
+
+
+def merge(events: Sequence[PoissonGaussian]) -> Steps:
+    """Add up equal steps; the order of a ledger does not matter to a privacy loss distribution."""
+    merged: dict[tuple[float, float], int] = {}
+    for event in events:
+        key = (float(event.probability), float(event.noise_multiplier))
+        merged[key] = merged.get(key, 0) + int(event.count)
+    rows = [(q, m, n) for (q, m), n in sorted(merged.items()) if n > 0 and q < 1]
+    square = math.fsum(n / m**2 for (q, m), n in merged.items() if n > 0 and q >= 1)
+    table = np.array(rows, dtype=np.float64).reshape(-1, 3)
+    return Steps(table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy(), square)

@@ -1,0 +1,99 @@
+"""How many nodes, how far apart, and how much smoothing: the smallest contour that meets a tolerance."""
+
+import math
+
+import numpy as np
+
+from tacit.accountants.pld.contour import Shape
+from tacit.accountants.pld.decay import log_decay, tails_from_decay
+from tacit.accountants.pld.events import Steps
+from tacit.accountants.pld.saddle import Cumulants, RealAxis, tilt_of
+from tacit.accountants.pld.window import step
+
+MOST_WORK = 4e9  # multiplications of one contour: about half a second
+
+_LADDER = 1.12 ** np.arange(-40, 200)
+
+
+def tolerance(epsilon: float) -> float:
+    """The width of a bracket we aim at: 0.01 % or 1e-6, with a margin."""
+    return 0.3 * max(1e-6, 1e-4 * epsilon)
+
+
+def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> Shape:
+    """Choose the nodes for epsilons around one whose delta is about exp(log_delta).
+
+    Tolerances are relative to delta: an error of c * t in log delta moves epsilon by about t.
+    """
+    width = tolerance(epsilon)
+    relative = min(max(peak.c * width, 1e-11), 1e-3)
+    log_share = math.log(0.02 * relative) + log_delta
+    peak, period = _best_line(axis, peak, epsilon, log_delta, log_share)
+    room = log_share - (peak.value - peak.c * epsilon)
+    spacing = 2 * math.pi / period
+    top, tau, log_tail = _top(axis.steps, peak, tilt_of(axis.direction, peak.c), room, width, spacing)
+    return Shape(peak, _above(axis, peak), spacing, int(math.ceil(top / spacing)) + 2, tau, log_tail)
+
+
+def _best_line(
+    axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float, log_share: float
+) -> tuple[Cumulants, float]:
+    """The line with the smallest period, among c and somewhat below, where the tilted loss may be much narrower.
+
+    Not too far below: there exp(K(c) - c eps) exceeds delta, and rounding with it.
+    """
+    lines = [peak] + [axis.at(peak.c * factor) for factor in (0.87, 0.75, 0.6)]
+    best, period = peak, _period(peak, _above(axis, peak), epsilon, log_share)
+    for line in lines[1:]:
+        found = _period(line, _above(axis, line), epsilon, log_share)
+        if found < period and line.value - line.c * epsilon - log_delta < 12:
+            best, period = line, found
+    return best, period
+
+
+def _above(axis: RealAxis, peak: Cumulants) -> tuple[Cumulants, ...]:
+    """Some points above c, near and far; those that the search has seen come for nothing."""
+    for factor in (1.06, 1.25):
+        axis.at(peak.c * factor)
+    return tuple(point for point in axis.seen() if point.c > 1.02 * peak.c and math.isfinite(point.value))
+
+
+def _period(peak: Cumulants, beyond: tuple[Cumulants, ...], epsilon: float, log_share: float) -> float:
+    """The smallest period U that makes the aliases below and above negligible."""
+    below = (1 - log_share) / peak.c
+    above = min((point.value - point.c * epsilon + 1 - log_share) / (point.c - peak.c) for point in beyond)
+    return max(below, above)
+
+
+def _top(
+    steps: Steps, peak: Cumulants, tilt: float, room: float, width: float, spacing: float
+) -> tuple[float, float, float]:
+    """The height of the last node, tau, and the log of the tail above it, which must stay below exp(room).
+
+    Smoothing moves epsilon by about 3.4 tau^2 (c+1)/2; it is used only if it saves half of the nodes.
+    """
+    heights = peak.c * _LADDER
+    decay = log_decay(steps, tilt, heights) if steps.size else np.zeros(len(heights))
+
+    def first(square: float) -> tuple[int, float]:
+        tails = tails_from_decay(decay, heights, steps.gaussian_square + square, spacing)
+        index = int(np.argmax(tails <= room)) if np.any(tails <= room) else len(heights) - 1
+        return index, float(tails[index])
+
+    tau = math.sqrt(0.5 * width / (1.7 * (peak.c + 1)))
+    natural, smoothed = first(0.0), first(tau**2)
+    if natural[1] <= room and heights[natural[0]] < 2 * heights[smoothed[0]]:
+        tau, smoothed = 0.0, natural
+    while _work(steps, tilt, float(heights[smoothed[0]]), spacing) > MOST_WORK:
+        tau = max(1.3 * tau, 0.1 * width)  # a wider bracket rather than no answer
+        smoothed = first(tau**2)
+    return float(heights[smoothed[0]]), tau, smoothed[1]
+
+
+def _work(steps: Steps, tilt: float, top: float, spacing: float) -> float:
+    """Nodes times trapezoid points, over all steps."""
+    if not steps.size:
+        return 0.0
+    tilts = np.full(steps.size, tilt)
+    points = (18 * steps.noise_multipliers + abs(tilt)) / step(steps.noise_multipliers, tilts, top)
+    return float(points.sum()) * top / spacing

@@ -1,0 +1,149 @@
+"""One direction of one ledger: brackets of delta at an epsilon, and of epsilon at a delta."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import erf
+
+from tacit.accountants.pld.contour import Contour, contour
+from tacit.accountants.pld.events import Bracket, Floats, Steps
+from tacit.accountants.pld.saddle import Direction, RealAxis
+from tacit.accountants.pld.shape import plan, tolerance
+
+Curve = Callable[[float], float]
+
+_ROUNDS = 3
+
+
+def total_variation(steps: Steps) -> float:
+    """An upper bound of delta(0): total variation is subadditive, q (2 Phi(1/(2m)) - 1) for a step."""
+    single = steps.probabilities * erf(1 / (math.sqrt(8) * steps.noise_multipliers))
+    whole = math.erf(math.sqrt(steps.gaussian_square / 8))
+    return (float(steps.counts @ single) + whole) * (1 + 1e-12)
+
+
+class OneDirection:
+    """Certified answers for removing, or for adding, one record."""
+
+    def __init__(self, steps: Steps, direction: Direction) -> None:
+        self.steps, self.direction = steps, direction
+        self.axis = RealAxis(steps, direction)
+
+    def delta_at_most(self, epsilon: float) -> float:
+        """The Chernoff bound of delta: never below the truth, without a contour."""
+        self.axis.for_epsilon(epsilon)
+        return math.exp(min(0.0, min(point.log_chernoff(epsilon) for point in self.axis.seen())))
+
+    def surely_within(self, epsilon: float, delta: float) -> bool:
+        """Whether the Chernoff bound alone shows (epsilon, delta)."""
+        return self.axis.reaches(epsilon, math.log(delta)) if delta > 0 else False
+
+    def delta(self, epsilon: float) -> Bracket:
+        """A bracket of delta(epsilon), as narrow as the tolerance of epsilon asks for."""
+        nodes = self.contour_at(epsilon)
+        if nodes is None:
+            return Bracket(0.0, max(self.delta_at_most(epsilon), 5e-324))
+        lower, upper = nodes.bounds(np.array([epsilon]))
+        return Bracket(float(lower[0]), min(float(upper[0]), self.delta_at_most(epsilon)))
+
+    def contour_at(self, epsilon: float) -> Contour | None:
+        """Nodes that resolve delta(epsilon); None where delta is too small for floating point."""
+        ceiling = self.delta_at_most(epsilon)
+        if ceiling < 1e-290:
+            return None
+        peak = self.axis.for_epsilon(epsilon)
+        log_delta, nodes = math.log(ceiling) - 2.0, None
+        for _ in range(_ROUNDS):
+            nodes = contour(self.steps, self.direction, plan(self.axis, peak, epsilon, log_delta))
+            lower, upper = (float(bound[0]) for bound in nodes.bounds(np.array([epsilon])))
+            if upper - lower <= peak.c * tolerance(epsilon) * max(lower, 1e-300):
+                break
+            log_delta = max(math.log(max(lower, 0.1 * upper, 1e-300)), log_delta - 20)
+        return nodes
+
+    def epsilon(self, delta: float) -> Bracket:
+        """A bracket of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
+        log_delta = math.log(delta)
+        peak = self.axis.for_delta(log_delta)
+        ceiling = min(point.chernoff_epsilon(log_delta) for point in self.axis.seen())
+        if ceiling <= 0 or total_variation(self.steps) <= delta:
+            return Bracket(0.0, 0.0)
+        found, guess = Bracket(0.0, ceiling), max(0.0, ceiling - 2 / peak.c)
+        for _ in range(_ROUNDS):
+            nodes = contour(self.steps, self.direction, plan(self.axis, peak, guess, log_delta))
+            found = _narrow(nodes, delta, found)
+            if found.upper - found.lower <= 2 * tolerance(found.lower):
+                break
+            guess = found.upper
+        return found
+
+
+def _narrow(nodes: Contour, delta: float, known: Bracket) -> Bracket:
+    """Shrink a bracket of epsilon by the bounds of delta; never widens it."""
+
+    def upper(epsilon: float) -> float:
+        return float(nodes.bounds(np.array([epsilon]))[1][0])
+
+    def lower(epsilon: float) -> float:
+        return float(nodes.bounds(np.array([epsilon]))[0][0])
+
+    low, high = known.lower, known.upper
+    if upper(low) <= delta:
+        return Bracket(low, low)
+    fine = 0.01 * tolerance(high)
+    high = crossing(upper, delta, low, high, fine)[1]
+    # below the nodes' own epsilon the bounds grow loose, so the lower end is sought downwards from the upper one
+    gap = fine
+    while high - gap > low and lower(high - gap) <= delta:
+        gap *= 3
+    start = max(low, high - gap)
+    if lower(start) > delta:
+        low = crossing(lower, delta, start, high, fine)[0]
+    return Bracket(low, high)
+
+
+def crossing(curve: Curve, target: float, low: float, high: float, width: float) -> tuple[float, float]:
+    """Ends a < b, as close as ``width``, with curve(a) > target and curve(b) <= target (or b the given ``high``).
+
+    The curve is the exponential of something smooth, so the false position in its logarithm goes fast; the step is
+    kept off the ends so that both of them close in.
+    """
+    at_low, at_high = _height(curve(low), target), min(_height(curve(high), target), 0.0)
+    for turn in range(200):
+        if high - low <= max(width, 4e-16 * high):
+            break
+        share = at_low / (at_low - at_high) if turn % 4 != 3 and at_high < 0 else 0.5
+        gap = 0.4 * width / (high - low)
+        middle = low + (high - low) * min(max(share, min(gap, 0.5)), max(1 - gap, 0.5))
+        value = _height(curve(middle), target)
+        if value > 0:
+            low, at_low, at_high = middle, value, at_high / 2
+        else:
+            high, at_high, at_low = middle, value, at_low / 2
+    return low, high
+
+
+def _height(value: float, target: float) -> float:
+    """log(value/target), where 0 counts as very small."""
+    return math.log(value / target) if value > 1e-300 else -700.0
+
+
+def curve_bounds(side: OneDirection, epsilons: Floats) -> tuple[Floats, Floats]:
+    """Bounds of delta at many epsilons: nodes made for one serve all neighbours that they resolve as well."""
+    lower, upper = np.zeros(len(epsilons)), np.ones(len(epsilons))
+    waiting = list(np.argsort(epsilons))
+    while waiting:
+        chosen = waiting[len(waiting) // 2]
+        nodes = side.contour_at(float(epsilons[chosen]))
+        if nodes is None:
+            bracket = side.delta(float(epsilons[chosen]))
+            lower[chosen], upper[chosen] = bracket.lower, bracket.upper
+            waiting.remove(chosen)
+            continue
+        low, high = nodes.bounds(epsilons[waiting])
+        lower[waiting], upper[waiting] = np.maximum(lower[waiting], low), np.minimum(upper[waiting], high)
+        aim = np.array([tolerance(float(epsilon)) for epsilon in epsilons[waiting]])
+        served = high - low <= nodes.shape.peak.c * aim * low
+        waiting = [index for index, done in zip(waiting, served, strict=True) if not done and index != chosen]
+    return lower, upper

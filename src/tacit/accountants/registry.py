@@ -1,0 +1,37 @@
+"""All accountants by name. A new one is one line here; its contract tests then run by themselves."""
+
+from collections.abc import Sequence
+
+from tacit.accountants.gdp import GDPAccountant
+from tacit.accountants.guarantee import Guarantee, Refusal, check_delta
+from tacit.accountants.pld_accountant import PLDAccountant
+from tacit.accountants.rdp import RDPAccountant
+from tacit.accountants.statement import Accountant
+from tacit.errors import InputError, RefusedError
+from tacit.ledger import Ledger
+
+ACCOUNTANTS: dict[str, Accountant] = {
+    accountant.name: accountant for accountant in (PLDAccountant(), RDPAccountant(), GDPAccountant())
+}
+
+
+def get_accountant(name: str | Accountant) -> Accountant:
+    """The accountant of that name; one that is given is returned."""
+    if not isinstance(name, str):
+        return name
+    if name not in ACCOUNTANTS:
+        raise InputError(f"accountant must be one of {', '.join(ACCOUNTANTS)}, found {name!r}")
+    return ACCOUNTANTS[name]
+
+
+def guarantees(ledger: Ledger, delta: float, only: Sequence[str] | None = None) -> list[Guarantee | Refusal]:
+    """What every accountant (or ``only`` some) says about a ledger; one that cannot read it says why."""
+    check_delta(delta, ledger.header.dataset_size)
+    return [_guarantee_or_refusal(get_accountant(name), ledger, delta) for name in only or ACCOUNTANTS]
+
+
+def _guarantee_or_refusal(accountant: Accountant, ledger: Ledger, delta: float) -> Guarantee | Refusal:
+    try:
+        return accountant.guarantee(ledger, delta=delta)
+    except RefusedError as error:
+        return Refusal(accountant.name, str(error))

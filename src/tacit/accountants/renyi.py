@@ -1,0 +1,67 @@
+"""Renyi divergences of events and of whole ledgers, all events and all orders at once."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tacit.accountants.balls_in_bins import pass_log_moments, passes
+from tacit.accountants.fixed_size import fixed_size_log_moments
+from tacit.accountants.moments import Array, log_moments
+from tacit.accountants.statement import refuse_event
+from tacit.errors import InputError
+from tacit.ledger import BallsInBinsStep, FixedSizeSample, Ledger, PoissonSample, SamplingEvent
+
+_FINE = np.round(np.arange(1.1, 10.95, 0.1), 1)  # fractional orders matter for few and for loud releases
+_FAR = np.unique(np.round(np.geomspace(64, 1024, 20)))  # and large ones for faint releases
+ORDERS: tuple[float, ...] = tuple(float(order) for order in (*_FINE, *range(11, 64), *_FAR))
+
+
+def subsampled_gaussian_rdp(probability: ArrayLike, noise_multiplier: ArrayLike, orders: ArrayLike) -> Array:
+    """Renyi divergences [events, orders] of Poisson-sampled Gaussian releases, add/remove neighbours.
+
+    The direction "remove" is the larger one (Mironov et al. 2019, theorem 5), so it alone is needed.
+
+    Example:
+        >>> float(subsampled_gaussian_rdp(0.01, 1.0, 2.0)[0, 0].round(9))
+        0.000171813
+    """
+    a = checked_orders(np.atleast_1d(np.asarray(orders, dtype=float)))
+    return np.asarray(log_moments(probability, noise_multiplier, a) / (a - 1))
+
+
+def reverse_log_moment(probability: float, noise_multiplier: float, moment: float) -> float:
+    """lambda D_{lambda+1}(N(0) || mixture): the exact R term of paper B, theorem 3, for the direction "add"."""
+    return float(log_moments(probability, noise_multiplier, -moment)[0, 0])
+
+
+def renyi_curve(ledger: Ledger, orders: Sequence[float] = ORDERS, name: str = "rdp") -> Array:
+    """The Renyi divergence of the whole ledger at each order; what cannot be read is refused by name."""
+    a = checked_orders(np.asarray(orders, dtype=float))
+    steps = ledger.merged()
+    total = _poisson(steps, a)
+    for event, count in steps.items():
+        match event:
+            case PoissonSample() | BallsInBinsStep():
+                pass  # all Poisson events at once, above; balls in bins by whole passes, below
+            case FixedSizeSample(probability=q, noise_multiplier=z):
+                total += count * fixed_size_log_moments(q, z, a)
+            case _:
+                raise refuse_event(name, event)
+    for item, count in passes(ledger).items():
+        total += count * pass_log_moments(item, a)
+    return np.asarray(total / (a - 1))
+
+
+def _poisson(steps: Mapping[SamplingEvent, int], a: Array) -> Array:
+    rows = [(e.probability, e.noise_multiplier, n) for e, n in steps.items() if isinstance(e, PoissonSample)]
+    if not rows:
+        return np.zeros(a.size)
+    q, z, count = np.asarray(rows, dtype=float).T
+    return np.asarray(count @ log_moments(q, z, a))
+
+
+def checked_orders(orders: Array) -> Array:
+    if orders.size == 0 or not (np.isfinite(orders).all() and (orders > 1).all()):
+        raise InputError("orders must be finite numbers above 1")
+    return orders

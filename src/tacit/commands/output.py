@@ -1,0 +1,65 @@
+"""How results are printed: one JSON object, or one table that a person reads."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tacit.accountants import Guarantee, Refusal
+
+console = Console()
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Plain JSON on standard output; an infinite epsilon becomes null, which every parser reads."""
+    typer.echo(json.dumps(_finite(value), indent=2))
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {name: _finite(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+        case _:
+            return value
+
+
+def guarantee_table(results: Sequence[Guarantee | Refusal], title: str) -> Table:
+    """One row per accountant; a refusal is a row that says why."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column in ("accountant", "epsilon", "delta", "notion", "neighbours", "unit", "what it is"):
+        table.add_column(column, justify="right" if column in ("epsilon", "delta") else "left")
+    for result in results:
+        match result:
+            case Guarantee():
+                table.add_row(
+                    result.accountant,
+                    f"{result.epsilon:.4f}",
+                    f"{result.delta:g}",
+                    result.notion,
+                    result.neighbours,
+                    result.unit,
+                    "upper bound" if result.is_bound else "approximation, not a bound",
+                )
+            case Refusal():
+                table.add_row(result.accountant, "refused", "", "", "", "", result.reason)
+    return table
+
+
+def print_assumptions(results: Sequence[Guarantee | Refusal]) -> None:
+    """What the numbers rest on, once each, with the accountant it belongs to if not all of them."""
+    given = [result for result in results if isinstance(result, Guarantee)]
+    seen: dict[str, list[str]] = {}
+    for result in given:
+        for assumption in result.assumptions:
+            seen.setdefault(assumption, []).append(result.accountant)
+    for assumption, owners in seen.items():
+        prefix = "" if len(owners) == len(given) else f"{', '.join(owners)}: "
+        console.print(f"  - {prefix}{assumption}", style="dim", highlight=False)

@@ -1,0 +1,60 @@
+"""Calibration of class probabilities: does a confidence of 80 % mean right in 80 % of the cases?
+
+ECE = sum_m |B_m|/n |acc(B_m) - conf(B_m)| and MCE = max_m |acc(B_m) - conf(B_m)| over M equal bins (paper N, C.1).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.errors import InputError
+
+ENOUGH = 25  # a bin with fewer records says nothing: over all bins the MCE is noise
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """The reliability diagram as numbers: per bin the count, accuracy and mean confidence (NaN where empty)."""
+
+    counts: Tensor
+    accuracies: Tensor
+    confidences: Tensor
+
+    @property
+    def accuracy(self) -> float:
+        return float((self.counts * self.accuracies.nan_to_num()).sum() / self.counts.sum())
+
+    @property
+    def ece(self) -> float:
+        return float((self.counts * self._gaps()).sum() / self.counts.sum())
+
+    @property
+    def mce(self) -> float:
+        return float(self._gaps().max())
+
+    @property
+    def mce_of_filled_bins(self) -> float:
+        """MCE over bins with at least 25 records."""
+        return float(self._gaps()[self.counts >= ENOUGH].max()) if bool((self.counts >= ENOUGH).any()) else 0.0
+
+    def _gaps(self) -> Tensor:
+        return (self.accuracies - self.confidences).abs().nan_to_num()
+
+
+def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> Reliability:
+    """Sort predictions into equal bins of confidence and compare with what came true.
+
+    Example:
+        >>> round(reliability(torch.tensor([[0.1, 0.9], [0.2, 0.8]]), torch.tensor([1, 1])).ece, 3)
+        0.15
+    """
+    if probabilities.dim() != 2 or len(probabilities) != len(labels) or len(labels) == 0:
+        raise InputError(f"probabilities {list(probabilities.shape)} need one label per row, found {len(labels)}")
+    confidence, classes = probabilities.double().max(1)
+    right = (classes == labels).double()
+    index = (confidence * bins).ceil().long().clamp(1, bins) - 1  # bins are (k/M, (k+1)/M]
+    counts = torch.zeros(bins, dtype=torch.float64).index_add_(0, index, torch.ones_like(right))
+    accuracies = torch.zeros(bins, dtype=torch.float64).index_add_(0, index, right) / counts
+    confidences = torch.zeros(bins, dtype=torch.float64).index_add_(0, index, confidence) / counts
+    return Reliability(counts, accuracies, confidences)

@@ -1,0 +1,24 @@
+"""Bayesian methods on released sums. They import no privacy code: private by construction (design, rule 1)."""
+
+from tacit.inference.method import INFERENCE_METHODS, InferenceMethod
+from tacit.inference.priors import FlatPrior, GaussianPrior, LaplacePrior, Prior
+from tacit.inference.sgd import SGD
+from tacit.inference.sgld import SGLD, sgd_from_sgld, sgld_from_sgd, sgld_noise_multiplier
+from tacit.inference.step_sizes import DecreasingStep, FixedStep, StepSize
+
+__all__ = [
+    "INFERENCE_METHODS",
+    "SGD",
+    "SGLD",
+    "DecreasingStep",
+    "FixedStep",
+    "FlatPrior",
+    "GaussianPrior",
+    "InferenceMethod",
+    "LaplacePrior",
+    "Prior",
+    "StepSize",
+    "sgd_from_sgld",
+    "sgld_from_sgd",
+    "sgld_noise_multiplier",
+]

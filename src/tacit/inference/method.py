@@ -1,0 +1,35 @@
+"""What every inference method is: a start, losses that see data, a wish for noise, and a step that does not."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from torch import Tensor, nn
+
+from tacit.losses import Losses, UserLosses
+
+Vectors = dict[str, Tensor]
+State = TypeVar("State")
+
+
+class InferenceMethod(Protocol[State]):
+    """A method knows nothing of privacy: only ``losses`` sees data, and ``step`` gets a released mean gradient."""
+
+    @property
+    def losses(self) -> Losses:
+        """``losses(params, batch)``: one loss per record, as a function of the method's own parameters."""
+
+    def init(self) -> State:
+        """The state before the first step."""
+
+    def params(self, state: State) -> Vectors:
+        """The parameters at which the next gradient is taken."""
+
+    def noise_stddev(self, step: int, denominator: float) -> float | None:
+        """The noise that the method wants on the *sum* of gradients; None takes the plan's."""
+
+    def step(self, state: State, mean_gradient: Mapping[str, Tensor]) -> State:
+        """Move on, given the noisy sum over the denominator. Prior gradients are added here: they need no data."""
+
+
+# One small example of each method on the model and losses given: the contract tests run over these.
+INFERENCE_METHODS: dict[str, Callable[[nn.Module, UserLosses], InferenceMethod[Any]]] = {}

@@ -1,0 +1,73 @@
+"""Stochastic gradient descent: a point, for comparison with the Bayesian methods. Momentum is post-processing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from tacit.errors import InputError
+from tacit.inference.method import INFERENCE_METHODS, Vectors
+from tacit.inference.priors import FlatPrior, Prior
+from tacit.inference.step_sizes import StepSize, as_step_size
+from tacit.losses import ModelLosses, UserLosses
+
+
+@dataclass(frozen=True, slots=True)
+class SGDState:
+    params: Vectors
+    momentum: Vectors
+    step: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class SGD:
+    """w <- w - eta (mean gradient + r'(w) / n), optionally with momentum.
+
+    ``dataset_size`` is needed only with a prior, which is weighed against n records (paper N, D.1).
+    """
+
+    model: nn.Module
+    user_losses: UserLosses
+    learning_rate: float | StepSize
+    prior: Prior = field(default_factory=FlatPrior)
+    dataset_size: int | None = None
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"momentum must lie in [0, 1), found {self.momentum!r}")
+        if self.dataset_size is None and not isinstance(self.prior, FlatPrior):
+            raise InputError("a prior is weighed against the data: dataset_size must be declared")
+        as_step_size(self.learning_rate)
+
+    @cached_property
+    def losses(self) -> ModelLosses:
+        return ModelLosses(self.model, self.user_losses)
+
+    def init(self) -> SGDState:
+        params = {name: p.detach().clone() for name, p in self.losses.params.items()}
+        return SGDState(params, {name: torch.zeros_like(value) for name, value in params.items()})
+
+    def params(self, state: SGDState) -> Vectors:
+        return state.params
+
+    def noise_stddev(self, step: int, denominator: float) -> float | None:
+        return None
+
+    def step(self, state: SGDState, mean_gradient: Mapping[str, Tensor]) -> SGDState:
+        eta = as_step_size(self.learning_rate).at(state.step)
+        prior = self.prior.gradient(state.params)
+        size = self.dataset_size or 1
+        momentum, params = {}, {}
+        for name, w in state.params.items():
+            gradient = mean_gradient[name].to(w.dtype) + prior[name] / size
+            momentum[name] = self.momentum * state.momentum[name] + gradient
+            params[name] = w - eta * momentum[name]
+        return SGDState(params, momentum, state.step + 1)
+
+
+INFERENCE_METHODS["sgd"] = lambda model, losses: SGD(model, losses, learning_rate=0.1)

@@ -1,0 +1,85 @@
+"""A posterior is something that yields parameters. It is made of released numbers, so it may be kept and shared."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tacit.errors import InputError
+
+Vectors = dict[str, Tensor]
+
+
+class Posterior(Protocol):
+    def __len__(self) -> int:
+        """How many draws it yields."""
+
+    def __iter__(self) -> Iterator[Vectors]:
+        """The draws, one at a time."""
+
+    def save(self, path: str | Path) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Draws from a sampler, stacked: each vector has a leading dimension of draws."""
+
+    vectors: Vectors
+
+    @classmethod
+    def of(cls, draws: Sequence[Mapping[str, Tensor]]) -> "Draws":
+        if not draws:
+            raise InputError("a posterior needs at least one draw, found none")
+        return cls({name: torch.stack([draw[name] for draw in draws]) for name in draws[0]})
+
+    def __len__(self) -> int:
+        return len(next(iter(self.vectors.values())))
+
+    def __iter__(self) -> Iterator[Vectors]:
+        for index in range(len(self)):
+            yield {name: value[index] for name, value in self.vectors.items()}
+
+    def save(self, path: str | Path) -> None:
+        _save(self.vectors, "draws", path)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A single parameter vector: no uncertainty about the parameters is claimed."""
+
+    vectors: Vectors
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Vectors]:
+        yield self.vectors
+
+    def save(self, path: str | Path) -> None:
+        _save(self.vectors, "point", path)
+
+
+def load_posterior(path: str | Path) -> Draws | Point:
+    """Read a posterior back. Safetensors hold numbers only, so a hostile file cannot run code (failure-modes F20)."""
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            kind = (file.metadata() or {}).get("tacit_posterior")
+            vectors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path} is not a readable posterior: {error}") from error
+    match kind:
+        case "draws":
+            return Draws(vectors)
+        case "point":
+            return Point(vectors)
+        case _:
+            raise InputError(f"{path} holds no Tacit posterior (its kind is {kind!r})")
+
+
+def _save(vectors: Vectors, kind: str, path: str | Path) -> None:
+    save_file({name: value.contiguous() for name, value in vectors.items()}, str(path), {"tacit_posterior": kind})

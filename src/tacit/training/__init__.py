@@ -1,0 +1,17 @@
+"""Putting it together: sample, clip, add noise, record; for the user's own loop or for an inference method."""
+
+from tacit.training.plan import TrainingPlan
+from tacit.training.private_gradient import PrivateGradient
+from tacit.training.private_sum import PrivateSum
+from tacit.training.samples import DataSource, Sample
+from tacit.training.train import Run, train
+
+__all__ = [
+    "DataSource",
+    "PrivateGradient",
+    "PrivateSum",
+    "Run",
+    "Sample",
+    "TrainingPlan",
+    "train",
+]

@@ -1,0 +1,76 @@
+"""A plan: every public fact of a private run, fixed before any data is read."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from tacit.accountants import Budget
+from tacit.errors import InputError
+from tacit.ledger import LedgerHeader
+from tacit.mechanisms import Clipping, GaussianNoise
+from tacit.randomness import Randomness
+from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
+
+BLOCK = 20  # steps reserved at a time: bounds what a crash can over-charge, and keeps the ledger's cost per step small
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """What a run will do.
+
+    Args:
+        sampling: which units take part in a step, and the public denominator of its sums.
+        clipping: what one unit may do.
+        noise: how much noise hides it; None if the inference method or the vector groups say so.
+        steps: how many steps, fixed beforehand.
+        ledger: where the ledger lies; several runs on the same data share one.
+        budget: a hard stop: a block of steps that would exceed it is refused before its data is read.
+        unit: whose presence is protected.
+        dataset: a public name for the ledger.
+        dataset_size: the declared number of units; must agree with the sampling within 1 %.
+        physical_batch: how many records are processed at once; changes speed and memory only.
+        block: how many steps are charged ahead.
+        assumptions: sentences that every statement about this run has to repeat.
+    """
+
+    sampling: SamplingPolicy
+    clipping: Clipping
+    noise: GaussianNoise | None
+    steps: int
+    ledger: str | Path
+    budget: Budget | None = None
+    unit: UnitOfPrivacy = RECORDS
+    dataset: str = "unnamed"
+    dataset_size: int | None = None
+    physical_batch: int = 256
+    block: int = BLOCK
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "physical_batch", "block"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InputError(f"{name} must be a whole number of at least 1, found {value!r}")
+        implied = self.sampling.implied_size
+        if self.dataset_size is not None and abs(self.dataset_size - implied) > 0.01 * implied:
+            raise InputError(
+                f"dataset_size {self.dataset_size} does not agree with the sampling, which implies {implied:g} units; "
+                "expected_size must be dataset_size times probability"
+            )
+
+    def header(self, randomness: Randomness) -> LedgerHeader:
+        """What the ledger is opened with. The size is the declared one, never a count of the data."""
+        return LedgerHeader(
+            unit=self.unit.unit,
+            neighbours=self.sampling.neighbours,
+            dataset=self.dataset,
+            dataset_size=self.dataset_size or max(1, round(self.sampling.implied_size)),
+            epsilon=None if self.budget is None else self.budget.epsilon,
+            delta=None if self.budget is None else self.budget.delta,
+            randomness=randomness.kind,
+            assumptions=self.assumptions,
+        )
+
+    def versions(self) -> dict[str, str]:
+        return {"torch": str(torch.__version__).partition("+")[0]}

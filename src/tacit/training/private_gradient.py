@@ -1,0 +1,137 @@
+"""User story 1: make an existing PyTorch loop private by changing three lines."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from tacit.accountants import Budget, get_accountant
+from tacit.ledger import Ledger
+from tacit.losses import Batch, ModelLosses, UserLosses
+from tacit.mechanisms import Clipping, GaussianNoise
+from tacit.randomness import Randomness
+from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
+from tacit.training.plan import BLOCK, TrainingPlan
+from tacit.training.private_sum import PrivateSum
+from tacit.training.samples import Augment, Collate, DataSource, Sample
+
+
+class PrivateGradient:
+    """Fills ``.grad`` with a private mean gradient. Model, optimizer, scheduler and loop stay the user's.
+
+    Formal guarantee: everything that depends on the data and reaches ``.grad`` is a Gaussian sum query on a random
+    sample, charged in the ledger before the sample is drawn. What the optimizer makes of it is post-processing.
+
+    Args:
+        model: any module without record-mixing layers. It is not wrapped, hooked or changed.
+        losses: ``losses(model, batch) -> Tensor[records]``, one loss per record.
+        sampling, clipping, noise: what the mechanism does.
+        ledger: the file that records what was released.
+        unit, budget, dataset, dataset_size, physical_batch, block: see :class:`TrainingPlan`.
+        randomness: secure by default.
+        example: a small public batch, for models that do not run on generated inputs.
+
+    Example:
+        >>> import tempfile, tacit
+        >>> model = nn.Linear(2, 1)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> def losses(model, batch):
+        ...     return (model(batch[0])[:, 0] - batch[1]).square()
+        >>> data = (torch.randn(100, 2), torch.randn(100))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     private = PrivateGradient(model, losses, tacit.PoissonSampling(probability=0.1, expected_size=10),
+        ...                               tacit.ClipRecords(1.0), tacit.GaussianNoise(multiplier=1.1),
+        ...                               ledger=f"{folder}/ledger.jsonl")
+        ...     for batch in private.samples(data, steps=5):
+        ...         optimizer.zero_grad()
+        ...         private.backward(batch)
+        ...         optimizer.step()
+        ...     private.ledger.steps
+        5
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        losses: UserLosses,
+        sampling: SamplingPolicy,
+        clipping: Clipping,
+        noise: GaussianNoise | None = None,
+        *,
+        ledger: str | Path,
+        unit: UnitOfPrivacy = RECORDS,
+        budget: Budget | None = None,
+        dataset: str = "unnamed",
+        dataset_size: int | None = None,
+        physical_batch: int = 256,
+        block: int = BLOCK,
+        assumptions: tuple[str, ...] = (),
+        randomness: Randomness | None = None,
+        example: Batch | None = None,
+    ) -> None:
+        plan = TrainingPlan(
+            sampling=sampling,
+            clipping=clipping,
+            noise=noise,
+            steps=1,  # the user's loop says how many, in samples()
+            ledger=ledger,
+            budget=budget,
+            unit=unit,
+            dataset=dataset,
+            dataset_size=dataset_size,
+            physical_batch=physical_batch,
+            block=block,
+            assumptions=assumptions,
+        )
+        self._losses = ModelLosses(model, losses)
+        self._engine = PrivateSum(self._losses, self._losses.params, plan, randomness=randomness, example=example)
+        self._views: int | None = None
+
+    @property
+    def ledger(self) -> Ledger:
+        """What has been charged so far."""
+        return self._engine.ledger
+
+    def samples(
+        self,
+        dataset: Any,
+        steps: int,
+        *,
+        collate_fn: Collate | None = None,
+        workers: int = 0,
+        device: torch.device | str | None = None,
+        augment: Augment | None = None,
+        views: int | None = None,
+        user_ids: Sequence[Any] | None = None,
+    ) -> Iterator[Sample]:
+        """Random samples in place of a loader; see :class:`DataSource` for the arguments."""
+        source = DataSource(dataset, collate_fn, workers, device, augment, views, user_ids)
+        self._views = views
+        yield from self._engine.samples(source, steps)
+
+    def backward(self, sample: Sample) -> None:
+        """Add the private mean gradient of the sample to ``.grad``, as ``loss.backward()`` would add the plain one."""
+        params = self._losses.params
+        for name, gradient in self._engine.release(sample, params, self._views).items():
+            parameter = params[name]
+            gradient = gradient.to(parameter.dtype)
+            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+
+    def epsilon(self, delta: float, accountant: str = "pld") -> float:
+        """Epsilon of all that has been charged so far, if the decision to stop here ignores the outputs."""
+        return get_accountant(accountant).guarantee(self.ledger, delta=delta).epsilon
+
+    def close(self) -> None:
+        """Give up the ledger's lock, so that another run can write to it."""
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

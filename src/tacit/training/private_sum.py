@@ -1,0 +1,155 @@
+"""The engine: charge the ledger, draw records, clip and sum, add noise. In that order, for every method alike."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+
+from torch import Tensor
+
+from tacit.accountants import BudgetGate
+from tacit.errors import InputError
+from tacit.gradients import (
+    check_records_stay_apart,
+    clipped_sum,
+    refuse_mixing_layers,
+)
+from tacit.gradients.batches import map_tensors
+from tacit.ledger import Charge, Ledger, LedgerFile
+from tacit.losses import Batch, Losses, ModelLosses
+from tacit.mechanisms import GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
+from tacit.randomness import Randomness
+from tacit.sampling.units import DrawnRows
+from tacit.training.plan import TrainingPlan
+from tacit.training.samples import DataSource, Sample
+
+
+class PrivateSum:
+    """Releases noisy means of clipped per-record gradients under a plan.
+
+    Args:
+        losses: one loss per record as a function of named parameters.
+        params: the parameters' names, shapes and dtypes; values are passed to :meth:`release`.
+        plan: the public facts of the run.
+        randomness: secure unless a seeded one is given, which marks the ledger.
+        stddev: a method's own noise on the sum at each step, in place of the plan's.
+        example: a public batch on which to check that records stay apart; generated from the schema by default.
+    """
+
+    def __init__(
+        self,
+        losses: Losses,
+        params: Mapping[str, Tensor],
+        plan: TrainingPlan,
+        *,
+        randomness: Randomness | None = None,
+        stddev: Callable[[int], float] | None = None,
+        example: Batch | None = None,
+    ) -> None:
+        self.plan = plan
+        self._losses = losses
+        self._params = params
+        self._randomness = randomness or Randomness()
+        self._stddev = stddev
+        self._example = example
+        self._checked = False
+        self._gate = None if plan.budget is None else BudgetGate(plan.budget)
+        self._mechanism = self._build_mechanism()
+        if isinstance(losses, ModelLosses):
+            refuse_mixing_layers(losses.model)
+        self.ledger_file = LedgerFile(plan.ledger, plan.header(self._randomness), plan.versions())
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.ledger_file.ledger
+
+    def samples(self, source: DataSource, steps: int) -> Iterator[Sample]:
+        """Draw ``steps`` samples, each charged before its data is touched.
+
+        Leaving the loop early settles the last block at the steps that were begun.
+        """
+        plan = self.plan
+        rows, users = len(source), source.users
+        units = plan.unit.count(rows, users)
+        plan.sampling.check_population(units)
+        if plan.unit.unit != "record" and source.views is not None:
+            raise InputError("views are averaged per record; with users or microbatches give the rows themselves")
+        self._check_schema(source)
+        blocks: list[tuple[int, int]] = []
+
+        def draws() -> Iterator[DrawnRows]:
+            for step in range(steps):
+                if step % plan.block == 0:
+                    blocks.append(self._reserve(step, min(plan.block, steps - step)))
+                yield plan.unit.rows_of(plan.sampling.draw(units, self._randomness), rows, users)
+
+        self.ledger_file.plan(steps)
+        begun = 0
+        try:
+            for data, drawn in source.batches(draws()):
+                begun += 1
+                sizes = None if drawn.sizes is None else drawn.sizes.tolist()
+                yield Sample(data, sizes, begun - 1, self._mechanism_at(begun - 1))
+        finally:
+            self._settle(blocks, begun)
+
+    def release(self, sample: Sample, params: Mapping[str, Tensor], views: int | None = None) -> Vectors:
+        """The noisy mean gradient of a sample, in float64: the only thing about it that leaves."""
+        if sample.released:
+            raise InputError("this sample was released before; a second release would cost privacy that nobody charged")
+        sample.released = True
+        if isinstance(self._losses, ModelLosses):
+            refuse_mixing_layers(self._losses.model)  # the user may have called model.train() since
+        total = clipped_sum(
+            self._losses,
+            params,
+            sample.data,
+            sample.mechanism,
+            chunk=self.plan.physical_batch,
+            sizes=sample.sizes,
+            views=views,
+        )
+        return sample.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness)
+
+    def close(self) -> None:
+        self.ledger_file.close()
+
+    def _build_mechanism(self) -> GaussianSumMechanism:
+        dtype = min((value.dtype for value in self._params.values()), key=lambda kind: kind.itemsize)
+        slack = rounding_slack(self.plan.physical_batch, dtype)
+        shapes = {name: value.shape for name, value in self._params.items()}
+        noise = self.plan.noise
+        if self._stddev is not None:
+            if noise is not None:
+                raise InputError("noise is given twice: by the plan and by the method's temperature; give one of them")
+            noise = GaussianNoise(multiplier=1.0)  # replaced at every step by the method's own
+        multiplicity = self.plan.unit.multiplicity
+        return build_mechanism(self.plan.clipping, noise, shapes, slack=slack, multiplicity=multiplicity)
+
+    def _mechanism_at(self, step: int) -> GaussianSumMechanism:
+        return self._mechanism if self._stddev is None else self._mechanism.with_stddev(self._stddev(step))
+
+    def _reserve(self, step: int, count: int) -> tuple[int, int]:
+        """Check the budget, then charge the next ``count`` steps; equal neighbours in the schedule share an entry."""
+        events = [self.plan.sampling.event(self._mechanism_at(step + ahead).queries) for ahead in range(count)]
+        charges = [Charge(event, len(list(same))) for event, same in groupby(events)]
+        if self._gate is not None:
+            self._gate(self.ledger, charges)
+        return self.ledger_file.reserve(charges), count
+
+    def _settle(self, blocks: list[tuple[int, int]], begun: int) -> None:
+        for number, reserved in blocks:
+            used = min(begun, reserved)
+            if used < reserved:
+                self.ledger_file.settle(number, used)
+            begun -= used
+
+    def _check_schema(self, source: DataSource) -> None:
+        if self._checked:
+            return
+        params = {name: value.detach() for name, value in self._params.items()}
+        if self._example is not None:
+            check_records_stay_apart(self._losses, params, self._example, public=True)
+        else:
+            one = source.schema()
+            like = one if source.views is None else map_tensors(lambda tensor: tensor[:, 0], one)
+            check_records_stay_apart(self._losses, params, like)
+        self._checked = True

@@ -1,0 +1,43 @@
+"""Shared by all tests: a tiny model, its data, and fixed global seeds so that a failure can be seen again."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from tacit.ledger import GaussianSumQuery, PoissonSample
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def event() -> PoissonSample:
+    return PoissonSample(probability=0.01, queries=(GaussianSumQuery(1.0, 1.1),))
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
+
+
+@pytest.fixture
+def data() -> tuple[Tensor, Tensor]:
+    return torch.randn(40, 5), torch.randint(0, 3, (40,))
+
+
+def classify(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    return cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+
+@pytest.fixture
+def data_folder() -> Path:
+    folder = os.environ.get("TACIT_DATA")
+    if folder is None or not Path(folder).is_dir():
+        pytest.skip("TACIT_DATA does not name the folder of real data sets")
+    return Path(folder)

@@ -1,0 +1,180 @@
+"""Evaluate golden numbers through the package's public functions: ``python tests/golden.py FILE``.
+
+Prints each failure and a line per kind; exits 1 if any case fails. A kind without an evaluator is "not built": to build
+it, write a function of the case's inputs and add it to ``EVALUATORS``.
+"""
+
+import json
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit import accountants
+from tacit.accountants import ACCOUNTANTS, RDPAccountant
+from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample, merged_noise_multiplier
+
+Inputs = Mapping[str, Any]
+
+
+def poisson(q: float, sigma: float, steps: int = 1) -> Charge:
+    return Charge(PoissonSample(q, (GaussianSumQuery(1.0, sigma),)), steps)
+
+
+def accountant_of(text: str) -> Any:
+    """ "rdp improved, integer orders 2..256", "pld h=1e-4", "gdp clt"."""
+    if found := re.search(r"(\d+)\.\.(\d+)", text):
+        return RDPAccountant(tuple(float(a) for a in range(int(found[1]), int(found[2]) + 1)))
+    return ACCOUNTANTS[text.split()[0]]
+
+
+def rdp_subsampled_gaussian(i: Inputs) -> Any:
+    return float(accountants.subsampled_gaussian_rdp(i["q"], i["sigma"], i["alpha"])[0, 0])
+
+
+def rdp_reverse(i: Inputs) -> Any:
+    return accountants.reverse_log_moment(i["q"], i["sigma"], i["lam"])
+
+
+def rdp_epsilon(i: Inputs) -> Any:
+    orders = accountant_of("rdp " + i.get("orders", "")).orders
+    curve = accountants.renyi_curve(Ledger.planned([poisson(i["q"], i["sigma"], i["T"])]), orders)
+    epsilon, alpha = accountants.epsilon_from_rdp(curve, orders, i["delta"], i["conversion"])
+    return {"epsilon": epsilon, "alpha": alpha}
+
+
+def gdp_epsilon(i: Inputs) -> Any:
+    mu = accountants.gdp_mu(i["q"], i["sigma"], i["T"], i["clt"])
+    return {"mu": mu, "epsilon": accountants.gaussian_epsilon(mu, i["delta"])}
+
+
+def pld_epsilon(i: Inputs) -> Any:
+    ledger = Ledger.planned([poisson(i["q"], i["sigma"], i["T"])])
+    return {"epsilon": ACCOUNTANTS["pld"].guarantee(ledger, delta=i["delta"]).epsilon}
+
+
+def heterogeneous(i: Inputs) -> Any:
+    rng = np.random.default_rng(i["seed"])
+    q, sigma = rng.uniform(*i["q_range"], i["count"]), rng.uniform(*i["sigma_range"], i["count"])
+    ledger = Ledger.planned(poisson(float(a), float(b)) for a, b in zip(q[: i["use"]], sigma, strict=False))
+    return {"epsilon": ACCOUNTANTS[i["accountant"]].guarantee(ledger, delta=i["delta"]).epsilon}
+
+
+def calibrate_sigma(i: Inputs) -> Any:
+    accountant = accountant_of(i["accountant"])
+    found = accountants.calibrate_noise(
+        i["epsilon"], i["delta"], probability=i["q"], steps=i["T"], accountant=accountant
+    )
+    assert found.epsilon <= i["epsilon"]
+    return found.noise_multiplier
+
+
+def moments_epsilon(i: Inputs) -> Any:
+    return accountants.moments_epsilon(i["q"], i["sigma"] / i["C"], i["T"], i["delta"], i["lam"])
+
+
+def group_composition(i: Inputs) -> Any:
+    noise = i["sigma_sum"] if "sigma_sum" in i else [s * i["q"] * i["n"] for s in i["sigma_avg"]]
+    z = merged_noise_multiplier(tuple(GaussianSumQuery(S, s) for S, s in zip(i["S"], noise, strict=True)))
+    return {"S_star": 1 / z, "z": z}
+
+
+def sgld_task(i: Inputs) -> accountants.SGLDTask:
+    return accountants.SGLDTask(i["epsilon"], i["delta"], i["N"], i["T"], i["L"])
+
+
+def stepsize_conditions(i: Inputs) -> Any:
+    lower, upper = accountants.theorem_conditions(i["N"], i["L"], i["tau"])
+    return {"lower": lower, "upper": upper}
+
+
+def stepsize_max_fixed(i: Inputs) -> Any:
+    return accountants.max_fixed_step(sgld_task(i), i["B"], accountant_of(i["accountant"]))
+
+
+def stepsize_max_decreasing(i: Inputs) -> Any:
+    return accountants.max_decreasing_step(sgld_task(i), i["B"], accountant_of(i["accountant"]))
+
+
+def stepsize_gaussian_limit(i: Inputs) -> Any:
+    mu, fixed, decreasing = accountants.gaussian_limit(sgld_task(i))
+    return {"mu": mu, "fixed": fixed, "decreasing_eta1": decreasing}
+
+
+EVALUATORS: dict[str, Callable[[Inputs], Any]] = {
+    "rdp_subsampled_gaussian": rdp_subsampled_gaussian,
+    "rdp_subsampled_gaussian_reverse_logmgf": rdp_reverse,
+    "rdp_epsilon": rdp_epsilon,
+    "gdp_epsilon": gdp_epsilon,
+    "gdp_delta": lambda i: accountants.gaussian_delta(i["mu"], i["epsilon"]),
+    "gdp_epsilon_from_mu": lambda i: accountants.gaussian_epsilon(i["mu"], i["delta"]),
+    "gdp_mu": lambda i: accountants.gdp_mu(i["q"], i["sigma"], i["T"], i["clt"]),
+    "pld_epsilon": pld_epsilon,
+    "heterogeneous_ledger_epsilon": heterogeneous,
+    "calibrate_sigma": calibrate_sigma,
+    "ma_epsilon_fixed_lambda": moments_epsilon,
+    "group_composition": group_composition,
+    "amplification_by_sampling": lambda i: {"exact": accountants.amplification_by_sampling(i["epsilon"], i["q"])},
+    "stepsize_wang": lambda i: accountants.wang_bound(sgld_task(i), i["log_term"]),
+    "stepsize_thm3": lambda i: accountants.theorem_3_bound(sgld_task(i), i["t"], i["c2"]),
+    "stepsize_thm4": lambda i: accountants.theorem_4_bound(sgld_task(i), i["c"]),
+    "stepsize_conditions": stepsize_conditions,
+    "stepsize_max_fixed": stepsize_max_fixed,
+    "stepsize_max_decreasing": stepsize_max_decreasing,
+    "stepsize_gaussian_limit": stepsize_gaussian_limit,
+    "attack_probability": lambda i: {"P": accountants.attack_probability(i["epsilon"], i.get("delta", 0.0))},
+}
+
+_SAID_BY_OTHERS = {"published", "seed004"}  # a paper's own figure, kept for the reader and not for comparison
+
+
+def agrees(found: Any, wanted: Any, tolerance: Mapping[str, float]) -> bool:
+    """Compare numbers, lists and the fields of dictionaries; a field that the case does not ask for may be there."""
+    if isinstance(wanted, Mapping):
+        fields = wanted.keys() - _SAID_BY_OTHERS
+        if not isinstance(found, Mapping):
+            return len(fields) == 1 and agrees(found, wanted[fields.pop()], tolerance)
+        return all(name in found and agrees(found[name], wanted[name], tolerance) for name in fields)
+    if isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(agrees, found, wanted, [tolerance] * len(wanted)))
+    if isinstance(wanted, str | bool) or wanted is None:
+        return bool(found == wanted)
+    return math.isclose(found, wanted, rel_tol=tolerance.get("rel", 0.0), abs_tol=tolerance.get("abs", 0.0))
+
+
+def failure(case: Mapping[str, Any]) -> str | None:
+    """None, or one line that says what is wrong."""
+    try:
+        found = EVALUATORS[case["kind"]](case["inputs"])
+    except Exception as error:  # a case that cannot be evaluated is a failure to report, like any other
+        return f"{case['id']}: {type(error).__name__}: {error}"
+    if agrees(found, case["output"], case["tolerance"]):
+        return None
+    return f"{case['id']}: found {found}, wanted {case['output']} within {dict(case['tolerance'])}"
+
+
+def main(path: str) -> int:
+    cases = json.loads(Path(path).read_text())["cases"]
+    good: Counter[str] = Counter()
+    failures = 0
+    for case in cases:
+        if case["kind"] in EVALUATORS:
+            line = failure(case)
+            good[case["kind"]] += line is None
+            failures += line is not None
+            if line:
+                print("FAILED", line)
+    for kind, count in Counter(case["kind"] for case in cases).items():
+        print(f"{kind}: {f'{good[kind]} of {count}' if kind in EVALUATORS else f'not built ({count})'}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python tests/golden.py FILE")
+    sys.exit(main(sys.argv[1]))

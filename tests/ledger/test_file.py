@@ -1,0 +1,141 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tacit.errors import InputError, LedgerError
+from tacit.ledger import (
+    Charge,
+    FixedSizeSample,
+    GaussianSumQuery,
+    LedgerFile,
+    LedgerHeader,
+    read_ledger,
+    verify_ledger,
+)
+
+HEADER = LedgerHeader(dataset="test")
+
+
+@pytest.fixture
+def path(tmp_path, event):
+    path = tmp_path / "run" / "ledger.jsonl"
+    with LedgerFile(path, HEADER) as ledger:
+        ledger.plan(50)
+        ledger.reserve([Charge(event, 20)])
+        ledger.reserve([Charge(event, 20)])
+    return path
+
+
+def test_what_is_written_is_read_back(path, event):
+    ledger = read_ledger(path.parent)
+    assert ledger.header == HEADER
+    assert ledger.merged() == {event: 40}
+    assert ledger.planned_steps == 50
+
+
+def test_settling_lowers_only_its_own_block(path, event):
+    with LedgerFile(path, HEADER) as ledger:
+        block = ledger.reserve([Charge(event, 20)])
+        ledger.settle(block, 3)
+        assert ledger.ledger.steps == 43
+        with pytest.raises(InputError, match="settle"):
+            ledger.settle(block, 4)
+    assert read_ledger(path).steps == 43
+
+
+def test_a_schedule_is_settled_from_its_end(tmp_path, event):
+    other = FixedSizeSample(1, 2, (GaussianSumQuery(1.0, 2.0),))
+    header = LedgerHeader(neighbours="replace_one")
+    more = FixedSizeSample(1, 3, (GaussianSumQuery(1.0, 2.0),))
+    with LedgerFile(tmp_path / "l", header) as ledger:
+        block = ledger.reserve([Charge(other, 2), Charge(more, 5)])
+        ledger.settle(block, 3)
+        assert ledger.ledger.merged() == {other: 2, more: 1}
+
+
+def test_an_event_of_other_neighbours_is_refused_and_not_charged(path):
+    other = FixedSizeSample(1, 2, (GaussianSumQuery(1.0, 2.0),))
+    with LedgerFile(path, HEADER) as ledger, pytest.raises(InputError, match="replace_one"):
+        ledger.reserve([Charge(other, 1)])
+    assert read_ledger(path).steps == 40
+
+
+def test_a_torn_last_line_is_charged_as_a_block(path):
+    data = path.read_bytes()
+    path.write_bytes(data + b'{"charges":[{"event":{"pro')
+    assert read_ledger(path).steps == 60
+    with LedgerFile(path, HEADER) as ledger:
+        assert ledger.ledger.steps == 60
+    assert verify_ledger(path).torn_bytes == 0
+    assert read_ledger(path).steps == 60
+
+
+def test_every_changed_byte_is_found(path):
+    data = path.read_bytes()
+    for index in range(len(data) - 1):
+        path.write_bytes(data[:index] + bytes([data[index] ^ 1]) + data[index + 1 :])
+        with pytest.raises(LedgerError):
+            read_ledger(path)
+
+
+def test_every_removed_line_is_found(path):
+    lines = path.read_bytes().splitlines(keepends=True)
+    for index in range(len(lines)):
+        path.write_bytes(b"".join(lines[:index] + lines[index + 1 :]))
+        with pytest.raises(LedgerError):
+            read_ledger(path)
+
+
+def test_a_missing_head_is_refused(path):
+    (path.parent / "ledger.jsonl.head").unlink()
+    with pytest.raises(LedgerError, match="head file is missing"):
+        read_ledger(path)
+
+
+def test_an_older_head_is_forgiven(path, event):
+    old = (path.parent / "ledger.jsonl.head").read_bytes()
+    with LedgerFile(path, HEADER) as ledger:
+        ledger.reserve([Charge(event, 20)])
+    (path.parent / "ledger.jsonl.head").write_bytes(old)
+    assert read_ledger(path).steps == 60
+
+
+def test_a_second_writer_is_refused(path):
+    with LedgerFile(path, HEADER), pytest.raises(LedgerError, match="another writer"):
+        LedgerFile(path, HEADER)
+
+
+def test_another_declaration_is_refused(path):
+    with pytest.raises(InputError, match="dataset 'test'"):
+        LedgerFile(path, LedgerHeader(dataset="other"))
+
+
+def test_a_symbolic_link_is_refused(path, tmp_path):
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(path)
+    with pytest.raises(LedgerError, match="link"):
+        LedgerFile(link, HEADER)
+
+
+def test_the_file_is_for_its_owner_only(path):
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_but_public_facts_is_in_a_line(path):
+    names = {name for line in path.read_text().splitlines() for name in json.loads(line)}
+    assert names == {
+        "record", "previous", "hash", "format", "header", "versions", "charges", "planned_steps",
+    }  # fmt: skip
+
+
+def test_reading_needs_no_torch(path):
+    code = f"""
+import sys
+from tacit.ledger import read_ledger
+from tacit.accountants import guarantees
+read_ledger({str(path)!r})
+assert not [name for name in sys.modules if name.split('.')[0] == 'torch'], 'torch was imported'
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

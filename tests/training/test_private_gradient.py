@@ -1,0 +1,226 @@
+import pytest
+import torch
+from conftest import classify
+from torch import nn
+from torch.utils.data import Dataset
+
+import tacit
+from tacit.errors import BudgetError, InputError, RecordMixingError
+
+
+@pytest.fixture
+def private(model, tmp_path):
+    def build(model=model, losses=classify, noise=1e-9, **options):
+        arguments = {
+            "sampling": tacit.PoissonSampling(probability=0.5, expected_size=20),
+            "clipping": tacit.ClipRecords(100.0),
+            "noise": tacit.GaussianNoise(multiplier=noise),
+            "ledger": tmp_path / "ledger.jsonl",
+            **options,
+        }
+        return tacit.PrivateGradient(model, losses, **arguments)
+
+    return build
+
+
+class Rows(Dataset):
+    def __init__(self, data):
+        self.data = data
+
+    def __len__(self):
+        return len(self.data[0])
+
+    def __getitem__(self, index):
+        return {"x": self.data[0][index], "y": int(self.data[1][index])}
+
+
+def of_dict(model, batch):
+    return classify(model, (batch["x"], batch["y"]))
+
+
+def test_without_noise_and_clipping_it_is_the_plain_gradient(private, model, data):
+    engine = private(sampling=tacit.PoissonSampling(probability=1.0, expected_size=40))
+    (sample,) = engine.samples(data, steps=1)
+    engine.backward(sample)
+    found = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    classify(model, data).mean().backward()
+    for one, other in zip(found, model.parameters(), strict=True):
+        torch.testing.assert_close(one, other.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_accumulate_as_with_backward(private, model, data):
+    engine = private(sampling=tacit.PoissonSampling(probability=1.0, expected_size=40))
+    samples = list(engine.samples(data, steps=2))
+    engine.backward(samples[0])
+    first = model[0].weight.grad.clone()
+    engine.backward(samples[1])
+    torch.testing.assert_close(model[0].weight.grad, 2 * first, rtol=1e-4, atol=1e-6)
+
+
+def test_any_optimizer_and_scheduler_with_several_groups(private, model, data):
+    optimizer = torch.optim.Adam([{"params": model[0].parameters(), "lr": 0.1}, {"params": model[2].parameters()}])
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3)
+    before = classify(model, data).mean().item()
+    engine = private(noise=0.05, clipping=tacit.ClipRecords(1.0))
+    for batch in engine.samples(data, steps=30):
+        optimizer.zero_grad()
+        engine.backward(batch)
+        optimizer.step()
+        scheduler.step()
+    assert classify(model, data).mean().item() < before
+
+
+def test_a_sample_is_released_once(private, data):
+    engine = private()
+    (sample,) = engine.samples(data, steps=1)
+    engine.backward(sample)
+    with pytest.raises(InputError, match="released before"):
+        engine.backward(sample)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_map_style_data_set_with_workers_and_collate(private, data, workers):
+    engine = private(losses=of_dict)
+    steps = [sample.step for sample in engine.samples(Rows(data), steps=5, workers=workers)]
+    assert steps == list(range(5))
+    assert engine.ledger.steps == 5
+
+
+def test_an_empty_sample_is_released_and_charged(private, model, data):
+    engine = private(sampling=tacit.PoissonSampling(probability=1e-12, expected_size=20), noise=1.0)
+    for sample in engine.samples(data, steps=3):
+        assert sample.data is None
+        model.zero_grad()
+        engine.backward(sample)
+        assert model[0].weight.grad.std() > 0
+    assert engine.ledger.steps == 3
+
+
+def test_an_empty_sample_of_a_map_style_data_set(private, data):
+    engine = private(losses=of_dict, sampling=tacit.PoissonSampling(probability=1e-12, expected_size=20))
+    assert [sample.data for sample in engine.samples(Rows(data), steps=2)] == [None, None]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_leaving_early_settles_at_the_steps_begun(private, data, workers):
+    engine = private(losses=of_dict)
+    for sample in engine.samples(Rows(data), steps=100, workers=workers):
+        if sample.step == 24:
+            break
+    assert engine.ledger.steps == 25
+    assert engine.ledger.planned_steps == 100
+
+
+def test_the_block_is_charged_before_data_is_read(private, model, data):
+    engine = private(losses=of_dict)
+
+    class Guarded(Rows):
+        def __getitem__(self, index):
+            assert engine.ledger.steps in (0, 20)  # 0: only the shape of one record, for the schema
+            return super().__getitem__(index)
+
+    samples = engine.samples(Guarded(data), steps=100)
+    next(samples)
+    assert engine.ledger.steps == 20
+
+
+def test_a_budget_stops_before_data_is_read(private, data):
+    engine = private(budget=tacit.Budget(1.0, 1e-5), noise=5.0, block=10)
+    seen: list[int] = []
+    with pytest.raises(BudgetError, match="next block of 10 steps"):
+        seen.extend(sample.step for sample in engine.samples(data, steps=10_000))
+    assert len(seen) == engine.ledger.steps > 0
+    assert engine.epsilon(1e-5) <= 1.0
+    assert engine.ledger.header.epsilon == 1.0
+
+
+def test_augmented_views(private, data):
+    engine = private()
+    for sample in engine.samples(
+        data, steps=2, augment=lambda batch: (batch[0] + torch.randn_like(batch[0]), batch[1]), views=3
+    ):
+        assert sample.data[0].shape[1:] == (3, 5)
+        engine.backward(sample)
+
+
+def test_users_are_a_unit(private, data):
+    engine = private(unit=tacit.Users(), sampling=tacit.PoissonSampling(probability=0.5, expected_size=5))
+    for sample in engine.samples(data, steps=2, user_ids=[f"user {i % 10}" for i in range(40)]):
+        engine.backward(sample)
+    assert engine.ledger.header.unit == "user"
+
+
+def test_fixed_size_samples(private, data):
+    engine = private(sampling=tacit.FixedSizeSampling(size=8, population=40))
+    for sample in engine.samples(data, steps=2):
+        assert len(sample.data[0]) == 8
+        engine.backward(sample)
+    assert engine.ledger.header.neighbours == "replace_one"
+
+
+def test_epsilon_in_the_loop_grows(private, data):
+    engine = private(noise=2.0)
+    seen = [engine.epsilon(1e-5) for _ in engine.samples(data, steps=41)]
+    assert 0 < seen[0] == seen[19] < seen[20] < seen[40]
+
+
+def test_the_model_has_nothing_new_after_training(private, model, data):
+    keys = list(model.state_dict())
+    attributes = {name: set(vars(module)) for name, module in model.named_modules()}
+    engine = private()
+    for sample in engine.samples(data, steps=3):
+        engine.backward(sample)
+    assert list(model.state_dict()) == keys
+    assert {name: set(vars(module)) for name, module in model.named_modules()} == attributes
+    assert not any(module._forward_hooks or module._backward_hooks for module in model.modules())
+
+
+def test_batch_norm_is_refused_before_a_ledger_exists(private, tmp_path):
+    with pytest.raises(RecordMixingError, match="BatchNorm1d"):
+        private(model=nn.Sequential(nn.Linear(5, 3), nn.BatchNorm1d(3)))
+    assert not (tmp_path / "ledger.jsonl").exists()
+
+
+def test_a_mixing_loss_is_refused_before_anything_is_charged(private, data):
+    engine = private(losses=lambda model, batch: classify(model, (batch[0] - batch[0].mean(0), batch[1])))
+    with pytest.raises(RecordMixingError):
+        next(engine.samples(data, steps=1))
+    assert engine.ledger.steps == 0
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        ((torch.zeros(0, 5), torch.zeros(0)), "empty"),
+        ((torch.zeros(3, 5), torch.zeros(4)), "first dimension"),
+    ],
+)
+def test_unusable_data_is_refused_before_anything_is_charged(private, dataset, message):
+    engine = private()
+    with pytest.raises(InputError, match=message):
+        next(engine.samples(dataset, steps=1))
+    assert engine.ledger.steps == 0
+
+
+def test_a_declared_size_that_does_not_fit_is_refused(private, tmp_path):
+    with pytest.raises(InputError, match="dataset_size 50"):
+        private(dataset_size=50)
+    assert not (tmp_path / "ledger.jsonl").exists()
+
+
+def test_several_runs_share_a_ledger(private, data):
+    for total in (5, 10):
+        with private() as engine:
+            list(engine.samples(data, steps=5))
+            assert engine.ledger.steps == total
+
+
+def test_a_seeded_run_is_marked(private, data):
+    engine = private(randomness=tacit.Randomness.seeded(1))
+    assert engine.ledger.header.randomness == "seeded"
+
+
+def test_the_sample_does_not_show_its_size(private, data):
+    (sample,) = private().samples(data, steps=1)
+    assert repr(sample) == "Sample(step=0)"
