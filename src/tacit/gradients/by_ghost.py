@@ -6,14 +6,16 @@ output gradients, turns them into clip factors and forms the clipped sum, once. 
 autograd (``plans``) says where the records are in every tensor; what it does not cover goes to vmap.
 """
 
+import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
 from tacit.gradients.batches import count_records, map_tensors, tensors_of
 from tacit.losses import Batch, Losses, ModelLosses, check_one_loss_per_record
-from tacit.gradients.plans import Key, Plans, output_gradients
+from tacit.gradients.plans import Key, Plans, full_precision, output_gradients
 from tacit.gradients.record_gradients import RecordGradients
 from tacit.gradients.uses import UncoveredError, WatchUses
 from tacit.mechanisms import GaussianSumMechanism, Vectors
@@ -30,8 +32,7 @@ def clipped_sum_by_ghost(
     """The clipped sum over a chunk of records and their squared norms; raises UncoveredError where it is not sure."""
     records = count_records(batch)
     rows = batch if views is None else map_tensors(lambda tensor: tensor.flatten(0, 1), batch)
-    kind = _kind(rows)
-    if kind in plans.uncovered:
+    if plans.uncovered and _kind(rows) in plans.uncovered:
         raise UncoveredError("known to be uncovered")
     try:
         with torch.enable_grad():
@@ -44,10 +45,18 @@ def clipped_sum_by_ghost(
             found = output_gradients(per_record, watch, leaves, plans)
     except UncoveredError as error:
         if error.always:
-            plans.uncovered.add(kind)
+            plans.uncovered.add(_kind(rows))
         raise
-    with torch.no_grad(), torch.autocast(values.device.type, enabled=False):
+    with torch.no_grad(), full_precision(values.device):
         return _clip_and_sum(found, mechanism, records, values.device)
+
+
+def as_written() -> AbstractContextManager[object]:
+    """Models under torch.compile run uncompiled here: the watch must see the operations that were written."""
+    if "torch._dynamo" not in sys.modules:  # then nothing is compiled, and importing it takes seconds
+        return nullcontext()
+    stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 def _forward(
@@ -56,7 +65,7 @@ def _forward(
     own = isinstance(losses, ModelLosses) and losses.owns(params)
     leaves = dict(params) if own else {name: value.detach().requires_grad_() for name, value in params.items()}
     watch = WatchUses(leaves, rows)
-    with watch:
+    with as_written(), watch:
         if isinstance(losses, ModelLosses) and own:
             values = losses.user_losses(losses.model, batch)  # as it is: nothing to swap
         else:
@@ -72,17 +81,16 @@ def _clip_and_sum(
     columns = [gradients[name].squared_norms() if name in gradients else nothing for name in mechanism.shapes]
     squared_norms = torch.stack(columns, dim=1)
     factors = mechanism.factors(squared_norms)
-    kept = factors > 0
-    all_kept = bool(kept.all())
+    all_kept = float(factors.min()) > 0
     sums: Vectors = {}
-    for column, (name, shape) in enumerate(mechanism.shapes.items()):
-        part, factor = gradients.get(name), factors[:, column]
+    for (name, shape), factor in zip(mechanism.shapes.items(), factors.unbind(1), strict=True):
+        part = gradients.get(name)
         if part is None:
             sums[name] = torch.zeros(shape, dtype=torch.float64, device=device)
-            continue
-        if not all_kept:
-            part, factor = part.select(kept[:, column]), factor[kept[:, column]]
-        sums[name] = part.weighted_sum(factor)
+        elif all_kept:
+            sums[name] = part.weighted_sum(factor)
+        else:
+            sums[name] = part.select(factor > 0).weighted_sum(factor[factor > 0])
     return {**sums, **mechanism.counts(squared_norms)}, squared_norms
 
 

@@ -8,6 +8,7 @@ another record, a use missed or records mixed, the two would differ. A plan that
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -15,13 +16,13 @@ import torch
 from torch import Tensor
 
 from tacit.losses import Losses, ModelLosses
-from tacit.gradients.record_gradients import PulledBack, RecordGradients, join
+from tacit.gradients.assembly import Layouts, assemble
+from tacit.gradients.record_gradients import RecordGradients
 from tacit.gradients.record_layout import RecordLayout, find_layout
-from tacit.gradients.uses import Derived, UncoveredError, Use, WatchUses
+from tacit.gradients.uses import UncoveredError, Use, WatchUses
 
 _MOST_PLANS = 256
 _TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-3}
-Layouts = tuple[RecordLayout | None, ...]
 Key = tuple[object, ...]
 
 
@@ -73,46 +74,6 @@ def output_gradients(
     return assemble(watch, gradients, layouts, leaves, records)
 
 
-def assemble(
-    watch: WatchUses,
-    gradients: Sequence[Tensor | None],
-    layouts: Layouts,
-    leaves: Mapping[str, Tensor],
-    records: int,
-) -> dict[str, RecordGradients]:
-    """Per-record gradients by parameter, from the gradients of the outputs of its uses."""
-    parts: dict[str, list[RecordGradients]] = {}
-    settled = {id(use) for use, layout in zip(watch.uses, layouts, strict=True) if layout is not None}
-
-    def add(tensor: Tensor, part: RecordGradients) -> None:
-        name = watch.names.get(id(tensor))
-        if name is not None:
-            parts.setdefault(name, []).append(part)
-        elif (derived := watch.derived.get(id(tensor))) is not None and id(derived.use) not in settled:
-            add_derived(derived, part)
-
-    def add_derived(derived: Derived, part: RecordGradients) -> None:
-        if derived.use is None:
-            for name in derived.sources:
-                parts.setdefault(name, []).append(PulledBack(part, derived.tensor, leaves[name], records))
-            return
-        # Looked up once for all records: as if each record had looked it up.
-        inputs = [tensor.expand(records, *tensor.shape) for tensor in derived.use.call.inputs]
-        rows = part.materialise(0, records).reshape(records, *derived.tensor.shape)
-        add_use(derived.use, inputs, rows, RecordLayout(0, "whole"))
-
-    def add_use(use: Use, inputs: Sequence[Tensor], gradient: Tensor, layout: RecordLayout) -> None:
-        forms = use.call.form(inputs, gradient, layout, records)
-        for parameter, part in zip(use.call.parameters, forms, strict=True):
-            if parameter is not None and part is not None:
-                add(parameter, part)
-
-    for use, gradient, layout in zip(watch.uses, gradients, layouts, strict=True):
-        if gradient is not None and layout is not None:
-            add_use(use, [tensor.detach() for tensor in use.call.inputs], gradient, layout)
-    return {name: join(found, records, leaves[name].numel()) for name, found in parts.items()}
-
-
 def _verify(
     values: Tensor, watch: WatchUses, leaves: Mapping[str, Tensor], plans: Plans, key: Key
 ) -> dict[str, RecordGradients]:
@@ -126,12 +87,18 @@ def _verify(
     weighted = torch.autograd.grad(values, inputs, weights, allow_unused=True, retain_graph=True)
     layouts, telling = _find_layouts(watch.uses, gradients, weighted[: len(edges)], weights)
     found = assemble(watch, gradients, layouts, leaves, records)
-    with torch.no_grad(), torch.autocast(values.device.type, enabled=False):
+    with torch.no_grad(), full_precision(values.device):
         totals = {name: part.weighted_sum(weights.double()) for name, part in found.items()}
     _compare(leaves, totals, weighted[len(edges) :], _tolerance(gradients))
     if telling:
         plans.keep(key, layouts)
     return found
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """Norms and sums are not for autocast."""
+    enabled = torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if enabled else nullcontext()
 
 
 def _find_layouts(

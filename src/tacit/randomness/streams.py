@@ -24,7 +24,7 @@ _ZEROS = memoryview(bytes(8 * _PART))
 _MANTISSA = (1 << 52) - 1
 
 
-def _to_normals(words: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+def to_normals(words: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """The normal draw of each word, into ``out``; the words keep their sign bits only."""
     signs = words.view(torch.float64)
     if _ERFINV_IS_EXACT:  # 1 - 2u = 1 - (2k + 1) 2^-53 is a double: nothing is lost in the tail
@@ -106,7 +106,7 @@ class Randomness:
         for start in range(0, count, _PART):
             length = min(_PART, count - start)
             stream.update_into(_ZEROS[: 8 * length], block.view(np.uint8))
-            yield start, _to_normals(words[:length], draws[:length])
+            yield start, to_normals(words[:length], draws[:length])
 
     def _next_stretch(self, purpose: Purpose) -> CipherContext:
         if self._seed is None and self._process != os.getpid():

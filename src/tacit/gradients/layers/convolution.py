@@ -15,7 +15,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from tacit.gradients.layers.rule import LayerCall, LayerRule
-from tacit.gradients.record_gradients import Dense, RecordGradients, square_sums
+from tacit.gradients.record_gradients import (
+    Dense,
+    RecordGradients,
+    row_norms,
+    square_sums,
+    squares_by_block,
+    with_rounding,
+)
 from tacit.gradients.record_layout import RecordLayout
 
 _PATCHES = 1 << 20  # entries of the patch buffer: it should stay in the cache
@@ -88,9 +95,10 @@ class PatchProducts:
     def squared_norms(self) -> Tensor:
         if self.records * self.shape.numel() <= _KEEP:
             return square_sums(self._all())
-        block = max(1, _BLOCK // self.shape.numel())
-        spans = [(start, min(start + block, self.records)) for start in range(0, self.records, block)]
-        return torch.cat([square_sums(self.materialise(*span)) for span in spans])
+        squares = squares_by_block(self, self.records, self.shape.numel())
+        visits = math.sqrt(math.prod(self.geometry.kernel))  # how often the kernel can meet an entry of the image
+        rows = [part.reshape(self.records, -1) for part in (self.image, self.g)]
+        return with_rounding(squares, row_norms(rows[0]) * row_norms(rows[1]) * visits, self.g.dtype)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         if self.kept is not None:

@@ -1,5 +1,6 @@
 """Embeddings: output gradients are added per (record, token) before the norm; never a dense vocabulary per record."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from tacit.gradients.layers.linear import positions
 from tacit.gradients.layers.rule import LayerCall, LayerRule
-from tacit.gradients.record_gradients import RecordGradients
+from tacit.gradients.record_gradients import RecordGradients, row_norms, square_sums, with_rounding
 from tacit.gradients.record_layout import RecordLayout
 
 
@@ -27,7 +28,8 @@ class TokenRows:
         keys, slots = torch.unique(self.tokens + owner[:, None] * self.vocabulary, return_inverse=True)
         sums = self.g.new_zeros(len(keys), self.g.shape[-1]).index_add_(0, slots.flatten(), self.g.flatten(0, 1))
         squares = torch.zeros(records, dtype=torch.float64, device=self.g.device)
-        return squares.index_add_(0, keys.div(self.vocabulary, rounding_mode="floor"), sums.double().square().sum(1))
+        squares.index_add_(0, keys.div(self.vocabulary, rounding_mode="floor"), square_sums(sums))
+        return with_rounding(squares, row_norms(self.g) * math.sqrt(width), self.g.dtype)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         scaled = self.g * factors.to(self.g.dtype)[:, None, None]

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from tacit.gradients.layers.rule import LayerCall, LayerRule
-from tacit.gradients.record_gradients import Dense, RecordGradients, Together, square_sums
+from tacit.gradients.record_gradients import Dense, RecordGradients, row_norms, squares_by_block, with_rounding
 from tacit.gradients.record_layout import RecordLayout
 
-# A Gram entry in float32 errs by about this much of |x| |g|; a record whose norm cancels to less is recomputed.
-_GRAM_ERROR = 2.0**-22
-_GRAM_TOLERANCE = 2.0e-5
-# Below this the squares of float32 lose digits and products of Gram entries may vanish.
-_SMALL_SQUARE = 1e-25
+# A sum over Gram entries in float32 errs by about this much of |x|^2 |g|^2; one that cancels to less is done again.
+_GRAM_ERROR = 2.0**-24
+_GRAM_TOLERANCE = 1.5e-5
+# A gradient this short passes any clip, whatever float32 has made of its Gram entries.
+_NEGLIGIBLE = 1e-15
 
 
 @dataclass(slots=True)
@@ -30,14 +30,19 @@ class OuterProducts:
 
     def squared_norms(self) -> Tensor:
         records, positions, width = self.x.shape
+        # A norm below the clamp has lost digits to underflow; the clamp can only clip more.
+        tiny = 100 * torch.finfo(self.x.dtype).tiny ** 0.5
+        norm_x, norm_g = row_norms(self.x).clamp_(min=tiny), row_norms(self.g)
         if positions == 1:
-            return square_sums(self.x) * square_sums(self.g)
-        if positions * (width + self.g.shape[2]) < width * self.g.shape[2]:
-            return self._by_gram()
-        return Together([self], records, width * self.g.shape[2]).squared_norms()
+            return norm_x.mul_(norm_g).square_()
+        bound = norm_x * norm_g
+        size = width * self.g.shape[2]
+        if positions * (width + self.g.shape[2]) < size:
+            return with_rounding(self._by_gram(bound), bound, self.x.dtype)
+        return with_rounding(squares_by_block(self, records, size), bound, self.x.dtype)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        scaled = (self.g * factors.to(self.g.dtype)[:, None, None]).flatten(0, 1)
+        scaled = (self.g * factors.to(self.g.dtype).view(-1, 1, 1)).flatten(0, 1)
         x = self.x.flatten(0, 1)
         return x.mT @ scaled if self.transposed else scaled.mT @ x
 
@@ -48,19 +53,24 @@ class OuterProducts:
     def select(self, records: Tensor) -> "OuterProducts":
         return OuterProducts(self.x[records], self.g[records], self.transposed)
 
-    def _by_gram(self) -> Tensor:
-        """|G^T X|^2 = <X X^T, G G^T>."""
-        gram_x, gram_g = self.x @ self.x.mT, self.g @ self.g.mT
-        size_x = gram_x.diagonal(dim1=1, dim2=2).sum(1, dtype=torch.float64)
-        size_g = gram_g.diagonal(dim1=1, dim2=2).sum(1, dtype=torch.float64)
-        squares = gram_x.mul_(gram_g).flatten(1).sum(1, dtype=torch.float64)
-        error = size_x * size_g * _GRAM_ERROR
-        doubtful = (squares * _GRAM_TOLERANCE < error) | (torch.minimum(size_x, size_g) < _SMALL_SQUARE)
-        doubtful &= error > 0
-        if self.x.dtype != torch.float64 and bool(doubtful.any()):
+    def _by_gram(self, bound: Tensor) -> Tensor:
+        """|G^T X|^2 = <X X^T, G G^T>, computed anew in float64 where it cancels too far."""
+        products = (self.x @ self.x.mT).mul_(self.g @ self.g.mT)
+        squares = products.flatten(1).sum(1, dtype=torch.float64)
+        if self.x.dtype == torch.float64:
+            return squares.clamp_(min=0.0)
+        error = bound.square() * _GRAM_ERROR
+        doubtful = (squares * _GRAM_TOLERANCE < error) & (bound > _NEGLIGIBLE)
+        if bool(doubtful.any()):
             exact = OuterProducts(self.x[doubtful].double(), self.g[doubtful].double())
-            squares[doubtful] = Together([exact], len(exact.x), exact.x.shape[2] * exact.g.shape[2]).squared_norms()
-        return squares
+            squares[doubtful] = squares_by_block(exact, len(exact.x), exact.x.shape[2] * exact.g.shape[2])
+        return squares.clamp_(min=0.0).add_(error)
+
+
+def merge(parts: Sequence[OuterProducts]) -> OuterProducts:
+    """A layer called several times: the calls are more positions of the same product."""
+    x, g = (torch.cat([getattr(part, side) for part in parts], dim=1) for side in ("x", "g"))
+    return OuterProducts(x, g, parts[0].transposed)
 
 
 def positions(tensor: Tensor, layout: RecordLayout, records: int) -> Tensor:
@@ -98,7 +108,7 @@ def bind_matmul(output: Tensor, input: Tensor, other: Tensor) -> LayerCall | Non
     """x @ W with a plain matrix on the right; W @ x and batched products are left to the fallback."""
     if other.dim() != 2 or input.dim() < 2:
         return None
-    return LayerCall((other,), (input,), _form_transposed, output.dim() - 1)
+    return LayerCall((other, None), (input,), _form_transposed, output.dim() - 1)
 
 
 def bind_addmm(
