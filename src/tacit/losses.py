@@ -50,6 +50,11 @@ class ModelLosses:
         """The trained parameters: those that require a gradient, tied ones once."""
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
 
+    def owns(self, params: Mapping[str, Tensor]) -> bool:
+        """Whether these are the model's own tensors, so that the model can run as it is."""
+        own = dict(self.model.named_parameters())
+        return all(own.get(name) is value for name, value in params.items())
+
     def __call__(self, params: Mapping[str, Tensor], batch: Batch) -> Tensor:
         state = {f"model.{name}": value for name, value in params.items()}
         result: Tensor = torch.func.functional_call(self._calling[0], state, (batch,))

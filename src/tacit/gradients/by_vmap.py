@@ -1,12 +1,13 @@
 """Per-record gradients of any model by ``vmap(grad)``: each record runs alone, so records cannot mix."""
 
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 
 import torch
 from torch import Tensor
 
 from tacit.errors import InputError
-from tacit.gradients.batches import count_records, map_tensors, take_records
+from tacit.gradients.batches import count_records, map_tensors
 from tacit.losses import Batch, Losses, check_one_loss_per_record
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 
@@ -45,22 +46,37 @@ def per_record_gradients(
     except InputError:
         raise
     except RECORD_FAULTS:
-        result = _record_by_record(gradient, detached, batch, faults)
+        result = _record_by_record(loss_of_one, detached, batch, faults)
     return result
 
 
-def _record_by_record(
-    gradient: Callable[[Vectors, Batch], Vectors], params: Vectors, batch: Batch, faults: list[Exception]
-) -> Vectors:
-    """One record's fault must not stop the release (failure-modes F5): it contributes zero, the others count."""
+LossOfOne = Callable[[Mapping[str, Tensor], Batch], Tensor]
+
+
+def _record_by_record(loss_of_one: LossOfOne, params: Vectors, batch: Batch, faults: list[Exception]) -> Vectors:
+    """One record's fault must not stop the release (failure-modes F5): it contributes zero, the others count.
+
+    Plain autograd, so that operations which vmap does not know (some recurrent layers) are served too.
+    """
     parts: list[Vectors] = []
-    for record in range(count_records(batch)):
+    for index in range(count_records(batch)):
+        record = map_tensors(itemgetter(index), batch)
         try:
-            parts.append(gradient(params, take_records(batch, slice(record, record + 1))))
+            parts.append(_gradient_of_one(loss_of_one, params, record))
         except RECORD_FAULTS as fault:
             faults.append(fault)
             parts.append({name: value.new_zeros((1, *value.shape)) for name, value in params.items()})
     return {name: torch.cat([part[name] for part in parts]) for name in params}
+
+
+def _gradient_of_one(loss_of_one: LossOfOne, params: Vectors, record: Batch) -> Vectors:
+    leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+    with torch.enable_grad():
+        loss = loss_of_one(leaves, record)
+    if not loss.requires_grad:
+        return {name: torch.zeros_like(value)[None] for name, value in params.items()}
+    found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
+    return {name: gradient[None] for name, gradient in zip(leaves, found, strict=True)}
 
 
 def clip_and_sum(gradients: Vectors, mechanism: GaussianSumMechanism) -> tuple[Vectors, Tensor]:

@@ -7,13 +7,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from tacit.errors import InputError
 from tacit.gradients.batches import count_records, take_records
+from tacit.gradients.by_ghost import clipped_sum_by_ghost
 from tacit.gradients.by_unit import clipped_sum_by_unit
-from tacit.gradients.by_vmap import clipped_sum_by_vmap
+from tacit.gradients.by_vmap import RECORD_FAULTS, clipped_sum_by_vmap
+from tacit.gradients.plans import plans_of
+from tacit.gradients.uses import UncoveredError
 from tacit.losses import Batch, Losses
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 
-GradientStrategy = Literal["vmap"]
+GradientStrategy = Literal["auto", "ghost", "vmap"]
 
 _MANY = 8
 
@@ -35,6 +39,7 @@ def clipped_sum(
     chunk: int,
     sizes: Sequence[int] | None = None,
     views: int | None = None,
+    strategy: GradientStrategy = "auto",
 ) -> ClippedSum:
     """Clip each record (or unit, given ``sizes`` of rows) and add up.
 
@@ -42,6 +47,8 @@ def clipped_sum(
         batch: the sample, or None for an empty one, whose sum is zero like that of no records.
         chunk: how many records are processed at once.
         views: with a number, batch tensors are [records, views, ...] and a record's loss is the mean over its views.
+        strategy: "auto" takes the fast path where it is sure to be right and vmap elsewhere; "ghost" raises instead,
+            "vmap" never tries. The result is the same.
     """
     device = next(iter(params.values())).device
     if batch is None:
@@ -50,7 +57,7 @@ def clipped_sum(
     if sizes is not None:
         result = ClippedSum(*clipped_sum_by_unit(losses, params, batch, sizes, mechanism, chunk, faults))
     else:
-        result = _by_chunks(losses, params, batch, mechanism, chunk, views, faults)
+        result = _by_chunks(losses, params, batch, mechanism, chunk, views, faults, strategy)
     _refuse_if_all_failed(faults, len(result.squared_norms))
     return result
 
@@ -63,16 +70,38 @@ def _by_chunks(
     chunk: int,
     views: int | None,
     faults: list[Exception],
+    strategy: GradientStrategy,
 ) -> ClippedSum:
-    sums = mechanism.zeros(next(iter(params.values())).device)
+    total: Vectors = {}
     norms = []
-    for start in range(0, count_records(batch), chunk):
-        records = take_records(batch, slice(start, start + chunk))
-        part, part_norms = clipped_sum_by_vmap(losses, params, records, mechanism, views, faults)
+    count = count_records(batch)
+    for start in range(0, count, chunk):
+        records = batch if count <= chunk else take_records(batch, slice(start, start + chunk))
+        part, part_norms = _sum_chunk(losses, params, records, mechanism, views, faults, strategy)
         for name, value in part.items():
-            sums[name] += value
+            total[name] = total[name].add_(value) if name in total else value.double()
         norms.append(part_norms)
-    return ClippedSum(sums, torch.cat(norms))
+    return ClippedSum(total, torch.cat(norms) if len(norms) > 1 else norms[0])
+
+
+def _sum_chunk(
+    losses: Losses,
+    params: Mapping[str, Tensor],
+    records: Batch,
+    mechanism: GaussianSumMechanism,
+    views: int | None,
+    faults: list[Exception],
+    strategy: GradientStrategy,
+) -> tuple[Vectors, Tensor]:
+    if strategy != "vmap":
+        try:
+            return clipped_sum_by_ghost(losses, params, records, mechanism, views, plans_of(losses))
+        except InputError:
+            raise
+        except (UncoveredError, *RECORD_FAULTS):
+            if strategy == "ghost":
+                raise
+    return clipped_sum_by_vmap(losses, params, records, mechanism, views, faults)
 
 
 def _refuse_if_all_failed(faults: list[Exception], units: int) -> None:

@@ -5,6 +5,7 @@ of at most S_g. A record whose norm is NaN or infinite gets the factor 0. The su
 slack) when a record is added or removed, and noise of standard deviation s_g hides it.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -77,10 +78,15 @@ class GaussianSumMechanism:
             [records, vectors] in float64, finite; 0 in the whole group where its norm is not finite.
         """
         rule = CLIPPING_RULES[self.clipping.rule]
-        factors = torch.zeros_like(squared_norms, dtype=torch.float64)
-        for group, columns, norms in zip(self.groups, self._columns, self._group_norms(squared_norms), strict=True):
+        found = []
+        for group, norms in zip(self.groups, self._group_norms(squared_norms), strict=True):
             factor = rule(norms, group.clip_norm * self.norm)
-            factors[:, columns] = torch.where(torch.isfinite(norms), factor, 0.0)[:, None]
+            found.append(torch.where(norms < math.inf, factor, 0.0)[:, None])  # NaN is not below infinity
+        if len(found) == 1:
+            return found[0].expand(squared_norms.shape)
+        factors = torch.zeros_like(squared_norms, dtype=torch.float64)
+        for columns, factor in zip(self._columns, found, strict=True):
+            factors[:, columns] = factor
         return factors
 
     def counts(self, squared_norms: Tensor) -> Vectors:
@@ -98,16 +104,35 @@ class GaussianSumMechanism:
             sums[UNCLIPPED] = torch.zeros(1, dtype=torch.float64, device=device)
         return sums
 
-    def release(self, sums: Mapping[str, Tensor], denominator: float, randomness: Randomness) -> Vectors:
-        """Add the noise to the sums and divide by the declared public denominator: the only way out for data."""
-        noise = randomness.normals(sum(value.numel() for value in sums.values()))
-        released: Vectors = {}
+    def release(
+        self,
+        sums: Mapping[str, Tensor],
+        denominator: float,
+        randomness: Randomness,
+        like: Mapping[str, Tensor] | None = None,
+    ) -> Vectors:
+        """Add the noise to the sums and divide by the declared public denominator: the only way out for data.
+
+        Noise is drawn and added in float64. With ``like``, what has become public is then rounded to the type of these
+        tensors, part by part, which saves a pass over memory.
+        """
+        released = {name: torch.empty_like(value, dtype=_dtype(name, like)) for name, value in sums.items()}
         stddevs = self._stddev_by_name()
-        offset = 0
-        for name, value in sums.items():
-            draw = noise[offset : offset + value.numel()].view(value.shape).to(value.device)
-            released[name] = draw.mul_(stddevs[name]).add_(value).div_(denominator)
-            offset += value.numel()
+        spans = [(name, value.reshape(-1), released[name].view(-1)) for name, value in sums.items() if value.numel()]
+        first = 0  # where the vector at the head of the spans starts in the concatenation of all
+        for start, noise in randomness.normal_parts(sum(value.numel() for value in sums.values())):
+            end = start + len(noise)
+            while spans and first < end:
+                name, values, out = spans[0]
+                last = first + len(values)
+                low, high = max(first, start), min(last, end)
+                draw = noise[low - start : high - start].mul_(stddevs[name])
+                draw = draw if draw.device == values.device else draw.to(values.device)
+                out[low - first : high - first] = draw.add_(values[low - first : high - first]).div_(denominator)
+                if last > end:
+                    break
+                spans.pop(0)
+                first = last
         self._follow(released)
         return released
 
@@ -121,7 +146,8 @@ class GaussianSumMechanism:
         squared_norms = squared_norms.double()
         norms = []
         for columns, scales in zip(self._columns, self._scales, strict=True):
-            squares = squared_norms[:, columns]
+            all_columns = scales is None and len(columns) == squared_norms.shape[1]
+            squares = squared_norms if all_columns else squared_norms[:, columns]
             if scales is not None:
                 squares = squares / scales.to(squares.device).square()
             norms.append(squares.sum(1).sqrt())
@@ -176,6 +202,10 @@ def _allocate(
         raise InputError("no noise is given: pass GaussianNoise(multiplier=...), or a noise_stddev for every group")
     dimensions = [sum(shapes[name].numel() for name in group.names) for group in groups]
     return tuple(noise.allocate([group.clip_norm * stretch for group in groups], dimensions))
+
+
+def _dtype(name: str, like: Mapping[str, Tensor] | None) -> torch.dtype:
+    return like[name].dtype if like is not None and name in like else torch.float64
 
 
 def _group_name(group: VectorGroup, shapes: Shapes) -> str:

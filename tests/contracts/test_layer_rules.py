@@ -1,0 +1,133 @@
+"""Every layer rule equals vmap on drawn shapes. A rule without an example here fails: add one to ``EXAMPLES``."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from tacit.gradients import clipped_sum
+from tacit.gradients.layers import LAYER_RULES
+from tacit.losses import ModelLosses
+from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
+
+small = st.integers(1, 4)
+
+
+def both_ways(model, batch, losses=None, norm=0.3, **options):
+    losses = ModelLosses(model, losses or (lambda model, x: model(x).square().flatten(1).mean(1)))
+    shapes = {name: value.shape for name, value in losses.params.items()}
+    mechanism = build_mechanism(ClipRecords(norm), GaussianNoise(multiplier=1.0), shapes, slack=1e-5)
+    records = len(batch) if isinstance(batch, torch.Tensor) else len(batch[0])
+    found = [
+        clipped_sum(losses, losses.params, batch, mechanism, **{"chunk": records, "strategy": way, **options})
+        for way in ("vmap", "ghost", "ghost")  # the second time with the plan at hand
+    ]
+    scale = found[0].squared_norms.sum(1).sqrt().clamp(max=norm).sum()  # what the records' shares add up to in length
+    return scale, [torch.cat([value.flatten() for value in result.sums.values()]) for result in found]
+
+
+def assert_both_ways_agree(model, batch, tolerance, **options):
+    scale, (wanted, *found) = both_ways(model, batch, **options)
+    for total in found:
+        assert (total - wanted).norm() <= tolerance * scale
+
+
+class Through(nn.Module):
+    """A module whose forward is a function of itself and the input."""
+
+    def __init__(self, forward, **parameters):
+        super().__init__()
+        self.run = forward
+        for name, shape in parameters.items():
+            self.register_parameter(name, nn.Parameter(torch.randn(shape)))
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+@st.composite
+def linear(draw):
+    width, out, positions = draw(st.integers(1, 40)), draw(st.integers(1, 40)), draw(st.lists(small, max_size=2))
+    return nn.Linear(width, out, bias=draw(st.booleans())), torch.randn(draw(records), *positions, width)
+
+
+@st.composite
+def product(draw, right):
+    width, out = draw(small), draw(small)
+    return Through(right, w=(width, out), b=(out,)), torch.randn(draw(records), draw(small), width)
+
+
+@st.composite
+def convolution(draw, transposed=False):
+    dims, groups, kernel = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    plain, turned = (nn.Conv1d, nn.Conv2d, nn.Conv3d), (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+    kinds = turned if transposed else plain
+    options = {"stride": draw(st.integers(1, 2)), "dilation": draw(st.integers(1, 2)), "groups": groups}
+    options["padding"] = draw(st.integers(0, 2))
+    if not transposed:
+        options["padding_mode"] = draw(st.sampled_from(["zeros", "reflect", "circular"]))
+    channels, size = groups * draw(small), draw(st.integers(6, 8 if dims == 3 else 16))
+    layer = kinds[dims - 1](channels, groups * draw(small), kernel, **options)
+    return layer, torch.randn(draw(records), channels, *[size] * dims)
+
+
+@st.composite
+def embedding(draw, kind):
+    words, width = draw(st.integers(2, 9)), draw(small)
+    options = {"mode": draw(st.sampled_from(["sum", "mean"]))} if kind is nn.EmbeddingBag else {}
+    layer = kind(words, width, padding_idx=draw(st.sampled_from([None, 0, words - 1])), **options)
+    return layer, torch.randint(0, words, (draw(records), draw(st.integers(1, 6))))
+
+
+@st.composite
+def last_dims(draw, kind):
+    shape = draw(st.lists(st.integers(2, 5), min_size=1, max_size=2))
+    return kind(shape), torch.randn(draw(records), *draw(st.lists(small, max_size=2)), *shape)
+
+
+@st.composite
+def channels(draw, kind):
+    width = 2 * draw(small)
+    return kind(width).eval(), torch.randn(draw(records), width, draw(st.integers(2, 6)), draw(st.integers(2, 6)))
+
+
+@st.composite
+def broadcast(draw, join):
+    shape = draw(st.lists(small, min_size=1, max_size=3))
+    inner = [draw(st.sampled_from([1, size])) for size in shape]
+    inner = inner[draw(st.integers(0, len(inner) - 1)) :]
+    return Through(join, p=inner), torch.randn(draw(records), *shape)
+
+
+records = st.integers(2, 7)
+EXAMPLES = {
+    "linear": linear(),
+    "matmul": product(lambda m, x: x @ m.w + m.b),
+    "addmm": product(lambda m, x: torch.addmm(m.b, x.flatten(0, 1), m.w).view(*x.shape[:2], -1)),
+    "convolution": convolution(),
+    "transposed_convolution": convolution(transposed=True),
+    "embedding": embedding(nn.Embedding),
+    "embedding_bag": embedding(nn.EmbeddingBag),
+    "layer_norm": last_dims(nn.LayerNorm),
+    "rms_norm": last_dims(nn.RMSNorm),
+    "group_norm": channels(lambda width: nn.GroupNorm(2, width)),
+    "instance_norm": channels(lambda width: nn.InstanceNorm2d(width, affine=True)),
+    "batch_norm": channels(nn.BatchNorm2d),
+    "sum": broadcast(lambda m, x: x + m.p),
+    "difference": broadcast(lambda m, x: (m.p - x) * 2 - m.p),
+    "product": broadcast(lambda m, x: m.p * x),
+    "expand": broadcast(lambda m, x: m.p.expand(x.shape).tanh() * x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap, which we compare with, says so of some layers
+@pytest.mark.parametrize("rule", LAYER_RULES, ids=lambda rule: rule.name)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_a_layer_rule_equals_vmap(rule, data):
+    model, batch = data.draw(EXAMPLES[rule.name])
+    torch.nn.init.normal_(next(model.parameters()))
+    assert_both_ways_agree(model, batch, 1e-5)
+    batch = batch.double() if batch.is_floating_point() else batch
+    assert_both_ways_agree(model.double(), batch, 1e-10)

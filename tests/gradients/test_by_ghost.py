@@ -1,0 +1,298 @@
+"""The fast path is right, or steps aside: models in all the shapes that users give them."""
+
+from functools import cache
+
+import pytest
+import torch
+from conftest import classify
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional
+
+from tacit.gradients import clipped_sum
+from tacit.gradients.uses import UncoveredError
+from tacit.losses import ModelLosses
+from tacit.mechanisms import (
+    AdaptiveClip,
+    ClipGroups,
+    ClipLayers,
+    ClipRecords,
+    GaussianNoise,
+    VectorGroup,
+    build_mechanism,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap says so of some layers
+
+
+def summed(losses, batch, clipping=None, params=None, **options):
+    params = losses.params if params is None else params
+    shapes = {name: value.shape for name, value in params.items()}
+    noise = None if isinstance(clipping, ClipGroups) else GaussianNoise(multiplier=0.9)
+    mechanism = build_mechanism(clipping or ClipRecords(0.3), noise, shapes, slack=1e-5)
+    return clipped_sum(losses, params, batch, mechanism, **{"chunk": 1000, **options})
+
+
+def assert_same(one, other, tolerance=2e-5):
+    assert one.sums.keys() == other.sums.keys()
+    total = sum(float(value.square().sum()) for value in other.sums.values()) ** 0.5
+    for name, value in other.sums.items():
+        assert (one.sums[name] - value).norm() <= tolerance * total, name
+    norms = other.squared_norms.sum(1)
+    torch.testing.assert_close(one.squared_norms.sum(1), norms, rtol=2 * tolerance, atol=1e-20, equal_nan=True)
+
+
+def assert_fast_and_right(model, batch, losses=classify, **options):
+    losses = ModelLosses(model, losses)
+    wanted = summed(losses, batch, strategy="vmap", **options)
+    for _ in range(2):  # with a new plan, and with one at hand
+        assert_same(summed(losses, batch, strategy="ghost", **options), wanted)
+
+
+class Net(nn.Module):
+    """Parts by name, and a forward pass given as a function."""
+
+    def __init__(self, forward, **parts):
+        super().__init__()
+        self.run = forward
+        for name, part in parts.items():
+            setattr(self, name, part if isinstance(part, nn.Module) else nn.Parameter(part))
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def vit():
+    """Raw class token and positions, a scale, and attention written with one product for q, k and v."""
+
+    def forward(m, x):
+        x = m.patch(x).flatten(2).mT
+        x = torch.cat([m.token.expand(len(x), -1, -1), x], 1) + m.positions[:, : x.shape[1] + 1]
+        q, k, v = m.qkv(m.norm(x)).unflatten(2, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        return m.head((x + m.scale * m.out(mixed))[:, 0])
+
+    return Net(
+        forward,
+        patch=nn.Conv2d(1, 8, 2, 2),
+        token=torch.randn(1, 1, 8),
+        positions=torch.randn(1, 20, 8),
+        scale=torch.randn(8),
+        norm=nn.LayerNorm(8),
+        qkv=nn.Linear(8, 24),
+        out=nn.Linear(8, 8),
+        head=nn.Linear(8, 3),
+    )
+
+
+def tied():
+    def forward(m, x):
+        return m.head(torch.tanh(m.middle(m.middle(m.words(x))))).mean(1)
+
+    model = Net(forward, words=nn.Embedding(9, 6), middle=nn.Linear(6, 6), head=nn.Linear(6, 9, bias=False))
+    model.head.weight = model.words.weight
+    return model
+
+
+RECORDS = 6
+IMAGES, LABELS = torch.randn(RECORDS, 1, 6, 6), torch.arange(RECORDS) % 3
+TOKENS = torch.arange(RECORDS * 5).view(RECORDS, 5) % 9
+SERIES = torch.randn(RECORDS, 4, 5)
+
+
+def encoder(**options):
+    return nn.TransformerEncoderLayer(6, 2, 12, dropout=0.0, **options)
+
+
+def last_of(kind, **options):
+    return Net(lambda m, x: m.head(m.rnn(x)[0][:, -1]), rnn=kind(5, 4, batch_first=True, **options), head=nn.LazyLinear(3))
+
+
+MODELS = {
+    "cnn": lambda: (nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(64, 3)), IMAGES),
+    "a vision transformer": lambda: (vit(), IMAGES),
+    "tied weights and a layer used twice": lambda: (tied(), TOKENS),
+    "attention, records first": lambda: (
+        Net(lambda m, x: m.a(m.e(x)).mean(1), e=nn.Embedding(9, 6), a=encoder(batch_first=True)),
+        TOKENS,
+    ),
+    "attention, records second": lambda: (
+        Net(lambda m, x: m.a(m.e(x).transpose(0, 1)).mean(0), e=nn.Embedding(9, 6), a=encoder()),
+        TOKENS,
+    ),
+    "positions looked up once, as many as records": lambda: (
+        Net(
+            lambda m, x: (m.e(x) + m.p(torch.arange(x.shape[1]))).tanh().mean(1),
+            e=nn.Embedding(9, 3),
+            p=nn.Embedding(9, 3),
+        ),
+        torch.arange(RECORDS * RECORDS).view(RECORDS, RECORDS) % 9,
+    ),
+    "records flattened with positions": lambda: (
+        Net(lambda m, x: m.a(x.flatten(0, 1)).view(len(x), -1, 3).mean(1), a=nn.Linear(5, 3)),
+        SERIES,
+    ),
+    "lstm": lambda: (last_of(nn.LSTM, num_layers=2, bidirectional=True), SERIES),
+    "gru": lambda: (last_of(nn.GRU), SERIES),
+    "rnn": lambda: (last_of(nn.RNN, nonlinearity="relu"), SERIES),
+    "weight norm": lambda: (nn.utils.parametrizations.weight_norm(nn.Linear(5, 3)), SERIES[:, 0]),
+    "an operation without a rule": lambda: (nn.Sequential(nn.Linear(5, 4), nn.PReLU(4), nn.Linear(4, 3)), SERIES[:, 0]),
+    "a matrix turned by hand": lambda: (Net(lambda m, x: x @ m.w.t(), w=torch.randn(3, 5)), SERIES[:, 0]),
+    "unused parameters": lambda: (Net(lambda m, x: m.a(x), a=nn.Linear(5, 3), b=nn.Linear(2, 2)), SERIES[:, 0]),
+    "a penalty on weights in the losses": lambda: (
+        Net(lambda m, x: m.a(x) + m.a.weight.square().sum(), a=nn.Linear(5, 3)),
+        SERIES[:, 0],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_fast_path_is_right_on(name):
+    model, inputs = MODELS[name]()
+    model(inputs)  # settles lazy layers
+    labels = LABELS if model(inputs).shape[1] == 3 else LABELS % model(inputs).shape[1]
+    assert_fast_and_right(model, (inputs, labels))
+
+
+def test_frozen_layers_get_nothing_and_others_are_right(model, data):
+    model[0].requires_grad_(False)
+    assert_fast_and_right(model, data)
+
+
+@pytest.mark.parametrize(
+    "clipping",
+    [
+        ClipRecords(0.3, rule="normalise"),
+        ClipLayers(0.4),
+        AdaptiveClip(0.5),
+        ClipGroups([VectorGroup(("2.weight", "0.bias"), 0.1, 1.0), VectorGroup(("0.weight", "2.bias"), 0.2, 1.0)]),
+        ClipGroups([VectorGroup(("2.bias", "0.weight", "0.bias", "2.weight"), 0.3, 1.0, scales=(1, 2, 3, 4))]),
+    ],
+    ids=lambda clipping: type(clipping).__name__,
+)
+def test_every_grouping_works(model, data, clipping):
+    assert_fast_and_right(model, data, clipping=clipping)
+
+
+def test_views_are_averaged_before_the_clip(data):
+    model = nn.Sequential(nn.Conv1d(1, 2, 2), nn.Flatten(), nn.Linear(8, 3))
+    batch = (torch.randn(7, 3, 1, 5), data[1][:7, None].expand(7, 3))
+    assert_fast_and_right(model, batch, views=3)
+
+
+def test_other_tensors_than_the_models_own_are_used_when_given(model, data):
+    losses = ModelLosses(model, classify)
+    params = {name: torch.randn_like(value) for name, value in model.named_parameters()}
+    wanted = summed(losses, data, params=params, strategy="vmap")
+    assert_same(summed(losses, data, params=params, strategy="ghost"), wanted)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 3e38])
+def test_a_faulty_record_contributes_nothing_and_the_others_stay(model, data, value):
+    losses = ModelLosses(model, classify)
+    summed(losses, data)  # makes the plan
+    bad = (data[0].clone(), data[1])
+    bad[0][7] = value
+    keep = torch.arange(40) != 7
+    found, wanted = summed(losses, bad), summed(losses, (data[0][keep], data[1][keep]), strategy="vmap")
+    for name, total in wanted.sums.items():
+        torch.testing.assert_close(found.sums[name], total, rtol=1e-5, atol=1e-6)
+
+
+def test_a_label_out_of_range_stays_silent(model, data):
+    bad = (data[0], torch.where(torch.arange(40) == 7, 99, data[1]))
+    keep = torch.arange(40) != 7
+    losses = ModelLosses(model, classify)
+    found, wanted = summed(losses, bad), summed(losses, (data[0][keep], data[1][keep]))
+    for name, total in wanted.sums.items():
+        torch.testing.assert_close(found.sums[name], total, rtol=1e-5, atol=1e-6)
+
+
+def test_the_sum_stays_within_the_clip_when_gradients_cancel():
+    model = nn.Linear(64, 64, bias=False)
+    x = torch.ones(2, 8, 64) + 1e-4 * torch.randn(2, 8, 64)
+    signs = torch.tensor([1.0, -1.0] * 4).view(1, 8, 1)
+    losses = ModelLosses(model, lambda model, x: (model(x) * signs * 1e3).sum((1, 2)))
+    summed(losses, x, strategy="ghost")
+    for record in range(2):
+        alone = summed(losses, x[record : record + 1], strategy="ghost").sums["weight"]
+        assert alone.norm() <= 0.3 * (1 + 1e-5)
+
+
+def test_records_that_mix_are_left_to_vmap(data):
+    model = nn.Linear(5, 3)
+    mixing = ModelLosses(model, lambda model, batch: classify(model, batch) * model(batch[0]).sum())
+    with pytest.raises(UncoveredError):
+        summed(mixing, data, strategy="ghost")
+    assert_same(summed(mixing, data), summed(mixing, data, strategy="vmap"))
+
+
+def test_an_input_changed_in_place_is_left_to_vmap(data):
+    def losses(model, batch):
+        x = batch[0].clone()
+        y = model(x)
+        x.zero_()
+        return y.square().sum(1)
+
+    with pytest.raises(UncoveredError):
+        summed(ModelLosses(nn.Linear(5, 3), losses), data, strategy="ghost")
+
+
+def test_dropout_masks_differ_between_records():
+    model = nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 1, bias=False))
+    losses = ModelLosses(model, lambda model, x: model(x)[:, 0])
+    norms = summed(losses, torch.ones(50, 8), strategy="ghost").squared_norms
+    assert len(norms.unique()) > 2
+
+
+def test_a_compiled_model_is_as_right_as_the_model(model, data):
+    compiled = torch.compile(model, backend="eager")
+    assert_same(summed(ModelLosses(compiled, classify), data), _renamed(summed(ModelLosses(model, classify), data)))
+
+
+def _renamed(result):
+    sums = {f"_orig_mod.{name}": value for name, value in result.sums.items()}
+    return type(result)(sums, result.squared_norms)
+
+
+def test_bfloat16_autocast_has_norms_in_high_precision(data):
+    def losses(model, batch):
+        with torch.autocast("cpu", torch.bfloat16):
+            output = model(batch[0])
+        return functional.cross_entropy(output.float(), batch[1], reduction="none")
+
+    model = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 3))
+    found = summed(ModelLosses(model, losses), data, strategy="ghost")
+    assert_same(found, summed(ModelLosses(model, losses), data, strategy="vmap"), tolerance=2e-2)
+    alone = summed(ModelLosses(model, losses), data, ClipRecords(0.01), strategy="ghost")
+    assert sum(v.square().sum() for v in alone.sums.values()).sqrt() <= 40 * 0.01 * (1 + 1e-5)
+
+
+def test_nothing_is_left_behind(model, data):
+    before = {name: dict(vars(module)) for name, module in model.named_modules()}
+    summed(ModelLosses(model, classify), data)
+    with pytest.raises(RuntimeError):
+        summed(ModelLosses(model, lambda model, batch: model(batch[0] @ torch.ones(2, 2))), data)
+    for name, module in model.named_modules():
+        assert vars(module).keys() == before[name].keys()
+        assert not module._forward_hooks
+        assert not module._backward_hooks
+    assert all(p.grad is None for p in model.parameters())
+
+
+SMALL = ModelLosses(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), classify)
+TWELVE = (torch.randn(12, 3), torch.arange(12) % 2)
+
+
+@cache
+def in_one_chunk():
+    return summed(SMALL, TWELVE, chunk=12)
+
+
+@settings(max_examples=500, deadline=None)
+@given(order=st.permutations(range(12)), chunk=st.integers(1, 12))
+def test_the_chunking_changes_nothing(order, chunk):
+    found = summed(SMALL, (TWELVE[0][order], TWELVE[1][order]), chunk=chunk)
+    for name, total in in_one_chunk().sums.items():
+        torch.testing.assert_close(found.sums[name], total, rtol=1e-5, atol=1e-6)
