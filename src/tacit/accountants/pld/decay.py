@@ -60,8 +60,8 @@ def _by_moments(q: Floats, m: Floats, caps: Floats, tilt: float, heights: Floats
         bound = 1 - y**2 * second[:, None] + y**4 * (fourth + 3 * second**2)[:, None] / 12
     bound[:, -1] = math.inf
     largest = np.maximum(bound[:, :-1], bound[:, 1:])
-    # 1e-15 covers rounding and the mass outside the window
-    result: Floats = np.sqrt(np.clip(largest, 0.0, 1.0)) + 1e-15
+    # 2e-14 covers rounding, the mass outside the window and (on a line that may be used) the one at a cap
+    result: Floats = np.sqrt(np.clip(largest, 0.0, 1.0)) + 2e-14
     return result
 
 

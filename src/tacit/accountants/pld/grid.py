@@ -1,10 +1,10 @@
 """A second engine for rare steps: a grid of losses, where nearly all mass of a step sits at its smallest loss.
 
-There the moments do not fall along the line, and delta is what is left after all but a millionth cancels. On a grid the
-mass that cannot matter is left out before anything is added: with A the part of a step's loss below a threshold so low
-that T such losses stay below epsilon, and B the rest, only (A + B)^T - A^T can contribute to delta. Each loss is rounded
-down for the lower bound; for the upper one its cell's mass is split between both ends such that the masses under both
-neighbours are kept, which is a composition with more information (Doroshenko et al. 2022). Direction: remove.
+There the moments do not fall along the line, and delta is what is left after all but a millionth cancels. On a grid
+the mass that cannot matter is left out before anything is added: with A the part of a step's loss below a threshold so
+low that T such losses stay below epsilon, and B the rest, only (A + B)^T - A^T can contribute to delta. Each loss is
+rounded down for the lower bound; for the upper one its cell's mass is split between both ends such that the masses
+under both neighbours are kept, which only adds information (Doroshenko et al. 2022). Direction: remove.
 """
 
 import math
@@ -143,7 +143,8 @@ def _tilt(laws: list[Floats], counts: Floats, threshold: int, width: float, reac
     limit = 300 / (width * max(len(law) for law in laws))
     choices = np.geomspace(min(1.0, limit), limit, 24) if limit > 1 else np.array([limit])
     cost = [
-        _log_rest(laws, counts, threshold, c * width) - c * reach - 0.5 * math.log(-math.expm1(-c * width)) for c in choices
+        _log_rest(laws, counts, threshold, c * width) - c * reach - 0.5 * math.log(-math.expm1(-c * width))
+        for c in choices
     ]
     # the smallest c that is nearly as good: wrapped masses hurt less there
     return float(choices[int(np.argmax(np.array(cost) <= min(cost) + 1.0))])
@@ -152,8 +153,8 @@ def _tilt(laws: list[Floats], counts: Floats, threshold: int, width: float, reac
 def _compose(laws: list[Floats], counts: Floats, threshold: int, size: int, step: float) -> _Composed | None:
     """(A + B)^T - A^T by FFT; None where A is not nearly an atom, so that it cannot be divided by.
 
-    A transform errs by at most gamma times the sum of its (positive) input, in each element; by Parseval a largest error e
-    of the product is an error of Euclidean norm e of the masses.
+    A transform errs by at most gamma times the sum of its (positive) input, in each element; by Parseval a largest
+    error e of the product is an error of Euclidean norm e of the masses.
     """
     gamma = 6 * UNIT * math.log2(size)
     base, growth = np.zeros(size // 2 + 1, complex), np.zeros(size // 2 + 1, complex)

@@ -52,7 +52,10 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """Trapezoid points of several steps: normalised weights, losses, the error error + error_slope |Im a|, its part from a cap."""
+    """Trapezoid points of several steps: normalised weights and losses.
+
+    The error of a moment is error + error_slope |Im a|; ``end`` is the part of it due to a cap.
+    """
 
     weights: Floats
     losses: Floats
@@ -105,16 +108,16 @@ def central_moments(
 ) -> tuple[Floats, Floats]:
     """A lower bound of the second and an upper bound of the fourth central moment of rho within the window.
 
-    The trapezoid rule is exact here to far better than 1e-6, but for the ends of the window, where the weight is below
-    1e-17: their share is put on the safe side.
+    The trapezoid rule is exact here to far better than 1e-6, but for the ends of the window, where the weight is tiny:
+    their share is put on the safe side.
     """
     result = np.empty((2, len(probabilities)))
     for rows in _chunks(probabilities, noise_multipliers, Line(tilt, 0.0, 1), 1):
         points = _points(probabilities[rows], noise_multipliers[rows], caps[rows], tilt, 0.0)
         losses = points.losses - (points.weights * points.losses).sum(axis=1, keepdims=True)
         end = np.abs(losses[:, [0, -1]]).max(axis=1)
-        result[0, rows] = (1 - 1e-6) * (points.weights * losses**2).sum(axis=1) - 1e-16 * end**2
-        result[1, rows] = (1 + 1e-6) * (points.weights * losses**4).sum(axis=1) + 1e-16 * end**4
+        result[0, rows] = (1 - 1e-6) * (points.weights * losses**2).sum(axis=1) - (1e-16 + points.end) * end**2
+        result[1, rows] = (1 + 1e-6) * (points.weights * losses**4).sum(axis=1) + (1e-16 + points.end) * end**4
     return np.maximum(result[0], 0.0), result[1]
 
 

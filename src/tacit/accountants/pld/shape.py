@@ -6,13 +6,13 @@ import numpy as np
 
 from tacit.accountants.pld.contour import Shape
 from tacit.accountants.pld.decay import log_decay, tails_from_decay
-from tacit.accountants.pld.events import Steps
+from tacit.accountants.pld.events import Floats, Steps
 from tacit.accountants.pld.saddle import Cumulants, RealAxis, tilt_of
 from tacit.accountants.pld.window import step, window
 
 MOST_WORK = 4e9  # multiplications of one contour: about half a second
 
-_LADDER = 1.12 ** np.arange(-40, 200)
+_LADDER: Floats = 1.12 ** np.arange(-40, 200, dtype=np.float64)
 
 
 def tolerance(epsilon: float) -> float:
@@ -38,7 +38,7 @@ def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> S
     room = log_share - (peak.value - peak.c * epsilon)
     spacing = 2 * math.pi / length
     top, tau, log_tail = _top(axis.steps, peak, tilt_of(axis.direction, peak.c), room, width, spacing)
-    return Shape(peak, _above(axis, peak), spacing, int(math.ceil(top / spacing)) + 2, tau, log_tail)
+    return Shape(peak, _above(axis, peak), spacing, math.ceil(top / spacing) + 2, tau, log_tail)
 
 
 def _best_line(
@@ -67,7 +67,9 @@ def _above(axis: RealAxis, peak: Cumulants) -> tuple[Cumulants, ...]:
 def _period(peak: Cumulants, beyond: tuple[Cumulants, ...], epsilon: float, log_share: float) -> float:
     """The smallest period U that makes the aliases below and above negligible."""
     below = (1 - log_share) / peak.c
-    above = min((point.value + point.error - point.c * epsilon + 1 - log_share) / (point.c - peak.c) for point in beyond)
+    above = min(
+        (point.value + point.error - point.c * epsilon + 1 - log_share) / (point.c - peak.c) for point in beyond
+    )
     return max(below, above)
 
 
@@ -78,7 +80,7 @@ def _top(
 
     Smoothing moves epsilon by about 3.4 tau^2 (c+1)/2; it is used only if it saves half of the nodes.
     """
-    heights = peak.c * _LADDER
+    heights: Floats = peak.c * _LADDER
     decay = log_decay(steps, tilt, heights) if steps.size else np.zeros(len(heights))
 
     def first(square: float) -> tuple[int, float]:

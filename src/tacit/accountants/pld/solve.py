@@ -145,6 +145,16 @@ def sharpen(steps: Steps, delta: float, known: Bracket) -> Bracket:
     return Bracket(low, high)
 
 
+def sharpen_delta(steps: Steps, epsilon: float, known: Bracket) -> Bracket:
+    """The same for delta at one epsilon."""
+    low, high = known.lower, known.upper
+    for _ in range(2):
+        table = grid(steps, high, epsilon, 1.5 * tolerance(epsilon) / 4) if steps.total <= _FEW and high > 0 else None
+        if table is not None:
+            low, high = max(low, table.lower(epsilon)), min(high, table.upper(epsilon))
+    return Bracket(low, high)
+
+
 def crossing(curve: Curve, target: float, low: float, high: float, width: float) -> tuple[float, float]:
     """Ends a < b, as close as ``width``, with curve(a) > target and curve(b) <= target (or b the given ``high``).
 

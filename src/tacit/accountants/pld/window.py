@@ -22,7 +22,7 @@ def window(q: Floats, m: Floats, tilt: Floats, caps: Floats) -> tuple[Floats, Fl
     A first interval (``_reach``) is cut into segments with a proved supremum each, and segments are dropped from both
     ends while their sum stays below ``DROPPED``. Where the noise is cut off at a cap, the window ends there.
     """
-    # (log w)'' >= -1/width^2, so M >= width w(x) at every x below the cap; the +m below covers a node at a segment's edge
+    # (log w)'' >= -1/width^2, so M >= width w(x) at every x well below the cap; +m covers a node at a segment's edge
     width = 1 / np.sqrt(1 / m**2 + np.maximum(-tilt, 0) / (4 * m**4))
     low, high = _reach(q, m, tilt, width)
     high = np.minimum(high, caps)
@@ -78,8 +78,8 @@ def step(m: Floats, tilt: Floats, height: float) -> Floats:
     """The largest trapezoid step whose relative error is below 2 exp(-40) for |Im a| <= height.
 
     w exp(i y rho) is analytic for |Im x| < pi m^2, and on Im x = m^2 theta its modulus is at most
-    w exp(m^2 theta^2/2 + |y| theta) cos(theta/2)^min(Re a, 0), because |arg(1-q+q r e^(i theta))| <= theta and its modulus
-    lies between cos(theta/2) and 1 times that at theta = 0. The trapezoid rule then errs by at most
+    w exp(m^2 theta^2/2 + |y| theta) cos(theta/2)^min(Re a, 0), because |arg(1-q+q r e^(i theta))| <= theta and its
+    modulus lies between cos(theta/2) and 1 times that at theta = 0. The trapezoid rule then errs by at most
     2 exp(m^2 theta^2/2 + |y| theta - 2 pi m^2 theta/h) cos(..)^.. M(Re a); solved for h, best theta of a grid.
     """
     theta = np.linspace(0.02, 0.98, 49) * np.pi
