@@ -1,7 +1,7 @@
 """How fast and how tight the accountant is, on the settings of maths.md 3 and the heterogeneous ledgers of golden.json.
 
-Run: python benchmarks/accounting.py [rounds]. Contenders are interleaved, medians over rounds are printed. A contender is
-a function of (events, delta) that returns (lower, upper); peers are added to CONTENDERS.
+Run: python benchmarks/accounting.py [rounds]. Contenders are interleaved, medians over rounds are printed. A contender
+is a function of (events, delta) that returns (lower, upper); peers are added to CONTENDERS.
 """
 
 import statistics
