@@ -10,6 +10,7 @@ from tacit.accountants.pld.events import Floats, Steps
 from tacit.accountants.pld.saddle import Cumulants, RealAxis, tilt_of
 from tacit.accountants.pld.window import step, window
 
+MOST_POINTS = 1.5e6  # of one step
 MOST_WORK = 4e9  # multiplications of one contour: about half a second
 
 _LADDER: Floats = 1.12 ** np.arange(-40, 200, dtype=np.float64)
@@ -99,10 +100,10 @@ def _top(
 
 
 def _work(steps: Steps, tilt: float, top: float, spacing: float) -> float:
-    """Nodes times trapezoid points, over all steps."""
+    """Nodes times trapezoid points, over all steps; infinite if the points of one are too many to hold."""
     if not steps.size:
         return 0.0
     tilts = np.full(steps.size, tilt)
     low, high = window(steps.probabilities, steps.noise_multipliers, tilts, steps.caps)
     points = (high - low) / step(steps.noise_multipliers, tilts, top)
-    return float(points.sum()) * top / spacing
+    return float(points.sum()) * top / spacing if points.max() < MOST_POINTS else math.inf
