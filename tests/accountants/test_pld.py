@@ -28,7 +28,7 @@ from tacit.accountants.pld.saddle import RealAxis
 from tacit.accountants.pld.shape import plan
 from tacit.errors import InputError
 
-GOLDEN = Path("/work/shared/golden.json")
+GOLDEN = Path(__file__).parent.parent / "golden.json"
 
 # maths.md 3: (q, m, T) and epsilon at delta 1e-5
 TRIED = [
