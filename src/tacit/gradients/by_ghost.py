@@ -37,8 +37,7 @@ def clipped_sum_by_ghost(
     try:
         with torch.enable_grad():
             leaves, values, watch = _forward(losses, params, rows, records * (views or 1))
-            if watch.uncovered:
-                raise UncoveredError(watch.uncovered)
+            watch.check()
             if not values.requires_grad:
                 return _clip_and_sum({}, mechanism, records, values.device)
             per_record = values if views is None else values.view(records, views).mean(1)
