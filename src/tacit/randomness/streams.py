@@ -28,9 +28,9 @@ def to_normals(words: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """The normal draw of each word, into ``out``; the words keep their sign bits only."""
     signs = words.view(torch.float64)
     if _ERFINV_IS_EXACT:  # 1 - 2u = 1 - (2k + 1) 2^-53 is a double: nothing is lost in the tail
-        out.copy_(words & _MANTISSA).mul_(-(2.0**-52)).add_(1 - 2.0**-53).erfinv_().mul_(math.sqrt(2.0))
-    else:
-        torch.special.ndtri(out.copy_(words & _MANTISSA).add_(0.5).mul_(2.0**-53), out=out)
+        halves = out.copy_(words & _MANTISSA).mul_(-(2.0**-52)).add_(1 - 2.0**-53).erfinv_()
+        return halves.copysign_(signs).mul_(-math.sqrt(2.0))
+    torch.special.ndtri(out.copy_(words & _MANTISSA).add_(0.5).mul_(2.0**-53), out=out)
     return out.copysign_(signs).neg_()
 
 
@@ -87,6 +87,8 @@ class Randomness:
 
     def normals(self, count: int) -> torch.Tensor:
         """Standard normal draws in float64: symmetric, never infinite, reaching 8.29."""
+        if count <= _PART:
+            return next((part for _, part in self.normal_parts(count)), torch.empty(0, dtype=torch.float64))
         draws = torch.empty(count, dtype=torch.float64)
         for start, part in self.normal_parts(count):
             draws[start : start + len(part)] = part
