@@ -6,17 +6,17 @@ from typing import Any
 
 import torch
 from torch import nn
+from workloads import Batch, losses
 
 import tacit.gradients
 from tacit.losses import ModelLosses
 from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
 from tacit.randomness import Randomness
-from workloads import Batch, losses
 
 Step = Callable[[], None]
 
 
-class NotRunnable(Exception):
+class NotRunnableError(Exception):
     """The contender is missing, or cannot run this workload."""
 
 
@@ -62,7 +62,7 @@ def _opacus(mode: str) -> Callable[[nn.Module, Batch], Step]:
             from opacus.optimizers.optimizer_fast_gradient_clipping import DPOptimizerFastGradientClipping
             from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
         except ImportError as error:
-            raise NotRunnable("missing") from error
+            raise NotRunnableError("missing") from error
         options = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": len(batch[1])}
         sgd = torch.optim.SGD(model.parameters(), lr=1e-3)
         if mode == "ghost":
@@ -123,8 +123,8 @@ def jax_privacy(model: nn.Module, batch: Batch) -> Step:
     try:
         import jax_privacy  # noqa: F401
     except ImportError as error:
-        raise NotRunnable("missing") from error
-    raise NotRunnable("not written: the workloads are PyTorch models")
+        raise NotRunnableError("missing") from error
+    raise NotRunnableError("not written: the workloads are PyTorch models")
 
 
 CONTENDERS: dict[str, Callable[[nn.Module, Batch], Step]] = {
@@ -146,5 +146,5 @@ TOO_LARGE |= {(load, "compiled vmap") for load in ("mlp", "transformer", "vgg")}
 
 def build(name: str, workload: str, model: nn.Module, batch: Batch) -> Step:
     if (workload, name) in TOO_LARGE:
-        raise NotRunnable("left out")
+        raise NotRunnableError("left out")
     return CONTENDERS[name](copy.deepcopy(model), batch)

@@ -19,7 +19,7 @@ import warnings
 from pathlib import Path
 
 import torch
-from contenders import CONTENDERS, NotRunnable, Step, build
+from contenders import CONTENDERS, NotRunnableError, Step, build
 from workloads import WORKLOADS
 
 _ROUND_SECONDS = 0.1
@@ -39,7 +39,7 @@ def time_workload(name: str, contenders: list[str], rounds: int, clock: str) -> 
             for _ in range(3):
                 step()
             steps[contender] = step
-        except NotRunnable as reason:
+        except NotRunnableError as reason:
             found[contender] = str(reason)
         except Exception as error:
             found[contender] = f"fails ({type(error).__name__})"
@@ -86,7 +86,9 @@ def _resident(field: str) -> float:
 def table(results: dict[str, dict[str, object]], memory: dict[str, dict[str, float | None]]) -> str:
     names = list(results)
     lines = ["| contender | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-    for contender in next(iter(results.values())):
+    for contender in CONTENDERS:
+        if contender not in next(iter(results.values())):
+            continue
         cells = [_cell(results[name].get(contender), memory.get(name, {}), contender) for name in names]
         lines.append(f"| {contender} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -132,7 +134,9 @@ def main() -> None:
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=list(CONTENDERS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for one thread on a busy machine")
+    parser.add_argument(
+        "--clock", choices=["wall", "cpu"], default="wall", help="cpu: for one thread on a busy machine"
+    )
     parser.add_argument("--memory", action="store_true", help="measure peak memory too, in processes of their own")
     parser.add_argument("--write", type=Path, help="the Markdown file whose section is replaced")
     parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)

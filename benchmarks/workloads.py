@@ -1,6 +1,7 @@
 """The five workloads: a model, a batch, and one loss per record."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ def cnn() -> tuple[nn.Module, Batch]:
 def mlp() -> tuple[nn.Module, Batch]:
     """2.4 million parameters, batches of 256."""
     widths = (784, 1024, 1024, 512)
-    layers = [part for a, b in zip(widths, widths[1:], strict=False) for part in (nn.Linear(a, b), nn.ReLU())]
+    layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers, nn.Linear(512, 10)), (torch.randn(256, 784), torch.randint(0, 10, (256,)))
 
 

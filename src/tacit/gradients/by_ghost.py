@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from tacit.gradients.batches import count_records, map_tensors, tensors_of
-from tacit.losses import Batch, Losses, ModelLosses, check_one_loss_per_record
 from tacit.gradients.plans import Key, Plans, full_precision, output_gradients
 from tacit.gradients.record_gradients import RecordGradients
 from tacit.gradients.uses import UncoveredError, WatchUses
+from tacit.losses import Batch, Losses, ModelLosses, check_one_loss_per_record
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 
 

@@ -53,14 +53,15 @@ class Derived:
     use: Use | None  # the operation that made it, if that has a rule: it may turn out to hold records after all
 
 
-def _transparent(function: types.FunctionType) -> Callable[..., Any]:
+def _transparent(function: Any) -> Callable[..., Any]:
     """A function of PyTorch written in Python, such that the calls inside it are seen as well."""
     names = {**function.__globals__, "has_torch_function": lambda *tensors: False}
-    return types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    twin = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    twin.__kwdefaults__ = function.__kwdefaults__
+    return twin
 
 
-_attention = _transparent(functional.multi_head_attention_forward)  # type: ignore[arg-type]
-_attention.__kwdefaults__ = functional.multi_head_attention_forward.__kwdefaults__  # type: ignore[attr-defined]
+_attention = _transparent(functional.multi_head_attention_forward)
 _COMPOSED: dict[Any, Callable[..., Any]] = {functional.multi_head_attention_forward: _attention, **WRITTEN_OUT}
 
 

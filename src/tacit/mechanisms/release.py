@@ -207,10 +207,10 @@ def _add_to_few(
     if len(set(stddevs.values())) == 1:
         noise.mul_(next(iter(stddevs.values())))
     else:
-        for name, part in zip(sums, noise.split(sizes), strict=True):
+        for name, part in zip(sums, torch.split(noise, sizes), strict=True):
             part.mul_(stddevs[name])
     total = flat.add_(noise if flat.device == noise.device else noise.to(flat.device)).div_(denominator)
-    parts = zip(sums.items(), total.split(sizes), strict=True)
+    parts = zip(sums.items(), torch.split(total, sizes), strict=True)
     return {name: part.view(value.shape).to(_dtype(name, like)) for (name, value), part in parts}
 
 

@@ -82,7 +82,7 @@ class Randomness:
     def words(self, purpose: Purpose, count: int) -> npt.NDArray[np.uint64]:
         """``count`` uniform 64-bit words from the next stretch of the purpose's stream."""
         out = np.empty(count + 2, dtype="<u8")  # the cipher wants room for one more block
-        self._next_stretch(purpose).update_into(bytes(8 * count), out.view(np.uint8))
+        self._next_stretch(purpose).update_into(bytes(8 * count), out.data.cast("B"))
         return out[:count]
 
     def normals(self, count: int) -> torch.Tensor:
@@ -107,7 +107,7 @@ class Randomness:
         draws = torch.empty(size, dtype=torch.float64)
         for start in range(0, count, _PART):
             length = min(_PART, count - start)
-            stream.update_into(_ZEROS[: 8 * length], block.view(np.uint8))
+            stream.update_into(_ZEROS[: 8 * length], block.data.cast("B"))
             yield start, to_normals(words[:length], draws[:length])
 
     def _next_stretch(self, purpose: Purpose) -> CipherContext:
