@@ -106,7 +106,9 @@ def encoder(**options):
 
 
 def last_of(kind, **options):
-    return Net(lambda m, x: m.head(m.rnn(x)[0][:, -1]), rnn=kind(5, 4, batch_first=True, **options), head=nn.LazyLinear(3))
+    return Net(
+        lambda m, x: m.head(m.rnn(x)[0][:, -1]), rnn=kind(5, 4, batch_first=True, **options), head=nn.LazyLinear(3)
+    )
 
 
 MODELS = {

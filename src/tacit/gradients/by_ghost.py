@@ -7,17 +7,17 @@ autograd (``plans``) says where the records are in every tensor; what it does no
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
 from tacit.gradients.batches import count_records, map_tensors, tensors_of
-from tacit.losses import Batch, Losses, ModelLosses, check_one_loss_per_record
 from tacit.gradients.plans import Key, Plans, full_precision, output_gradients
 from tacit.gradients.record_gradients import RecordGradients
 from tacit.gradients.uses import UncoveredError, WatchUses
+from tacit.losses import Batch, Losses, ModelLosses, check_one_loss_per_record
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 
 
@@ -37,18 +37,19 @@ def clipped_sum_by_ghost(
     try:
         with torch.enable_grad():
             leaves, values, watch = _forward(losses, params, rows, records * (views or 1))
-            if watch.uncovered:
-                raise UncoveredError(watch.uncovered)
+            watch.check()
             if not values.requires_grad:
-                return _clip_and_sum({}, mechanism, records, values.device)
+                return _clip_and_sum({}, mechanism, records, values.device, torch.float64)
             per_record = values if views is None else values.view(records, views).mean(1)
             found = output_gradients(per_record, watch, leaves, plans)
     except UncoveredError as error:
         if error.always:
             plans.uncovered.add(_kind(rows))
         raise
+    single = all(leaf.dtype == torch.float32 for leaf in leaves.values())
     with torch.no_grad(), full_precision(values.device):
-        return _clip_and_sum(found, mechanism, records, values.device)
+        dtype = torch.float32 if single else torch.float64
+        return _clip_and_sum(found, mechanism, records, values.device, dtype)
 
 
 def as_written() -> AbstractContextManager[object]:
@@ -75,15 +76,21 @@ def _forward(
 
 
 def _clip_and_sum(
-    gradients: dict[str, RecordGradients], mechanism: GaussianSumMechanism, records: int, device: torch.device
+    gradients: dict[str, RecordGradients],
+    mechanism: GaussianSumMechanism,
+    records: int,
+    device: torch.device,
+    dtype: torch.dtype,
 ) -> tuple[Vectors, Tensor]:
-    nothing = torch.zeros(records, dtype=torch.float64, device=device)
-    columns = [gradients[name].squared_norms() if name in gradients else nothing for name in mechanism.shapes]
+    columns = [
+        gradients[name].squared_norms() if name in gradients else torch.zeros(records, device=device).double()
+        for name in mechanism.shapes
+    ]
     squared_norms = torch.stack(columns, dim=1)
     factors = mechanism.factors(squared_norms)
     all_kept = float(factors.min()) > 0
     sums: Vectors = {}
-    for (name, shape), factor in zip(mechanism.shapes.items(), factors.unbind(1), strict=True):
+    for (name, shape), factor in zip(mechanism.shapes.items(), _columns(factors, dtype), strict=True):
         part = gradients.get(name)
         if part is None:
             sums[name] = torch.zeros(shape, dtype=torch.float64, device=device)
@@ -92,6 +99,13 @@ def _clip_and_sum(
         else:
             sums[name] = part.select(factor > 0).weighted_sum(factor[factor > 0])
     return {**sums, **mechanism.counts(squared_norms)}, squared_norms
+
+
+def _columns(factors: Tensor, dtype: torch.dtype) -> Sequence[Tensor]:
+    """The factors of each parameter; one tensor for all where they are clipped as one, rounded once."""
+    if factors.stride(1) != 0:
+        return factors.unbind(1)
+    return [factors[:, 0].to(dtype)] * factors.shape[1]
 
 
 def _kind(batch: Batch) -> Key:

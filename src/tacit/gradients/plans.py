@@ -10,16 +10,17 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from tacit.losses import Losses, ModelLosses
 from tacit.gradients.assembly import Layouts, assemble
 from tacit.gradients.record_gradients import RecordGradients
 from tacit.gradients.record_layout import RecordLayout, find_layout
 from tacit.gradients.uses import UncoveredError, Use, WatchUses
+from tacit.losses import Losses, ModelLosses
 
 _MOST_PLANS = 256
 _TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-3}
@@ -44,6 +45,8 @@ _PLANS: WeakKeyDictionary[object, WeakKeyDictionary[object, Plans]] = WeakKeyDic
 
 def plans_of(losses: Losses) -> Plans:
     """Plans live as long as the model and the losses do, and never on the user's objects."""
+    owner: object
+    function: object
     if isinstance(losses, ModelLosses):  # made anew by some methods at every step; what it joins is not
         owner, function = losses.model, losses.user_losses
     else:
@@ -58,15 +61,16 @@ def output_gradients(
     values: Tensor, watch: WatchUses, leaves: Mapping[str, Tensor], plans: Plans
 ) -> dict[str, RecordGradients]:
     """The gradients of all records for every parameter that is used, from one backward pass (two for a new plan)."""
-    for use in watch.uses:
-        use.check_inputs()
     key = _key(watch)
     layouts = plans.layouts.get(key)
     records = len(values)
     if layouts is None or not _fits(layouts, watch.uses, records):
         return _verify(values, watch, leaves, plans, key)
     gradients = torch.autograd.grad(
-        values, [use.edge for use in watch.uses], torch.ones_like(values), allow_unused=True,
+        values,
+        [use.edge for use in watch.uses],
+        torch.ones_like(values),
+        allow_unused=True,
         retain_graph=bool(watch.derived),
     )
     if any((gradient is None) > (layout is None) for gradient, layout in zip(gradients, layouts, strict=True)):
@@ -83,7 +87,7 @@ def _verify(
     weights = _weights(records, values)
     edges = [use.edge for use in watch.uses]
     gradients = torch.autograd.grad(values, edges, torch.ones_like(values), allow_unused=True, retain_graph=True)
-    inputs = [*edges, *leaves.values()]
+    inputs: list[Any] = [*edges, *leaves.values()]
     weighted = torch.autograd.grad(values, inputs, weights, allow_unused=True, retain_graph=True)
     layouts, telling = _find_layouts(watch.uses, gradients, weighted[: len(edges)], weights)
     found = assemble(watch, gradients, layouts, leaves, records)
@@ -148,12 +152,14 @@ def _weights(records: int, like: Tensor) -> Tensor:
 
 def _key(watch: WatchUses) -> Key:
     return tuple(
-        (use.name, len(use.shape), *(p if p is None else watch.names.get(id(p), "derived") for p in use.call.parameters))
+        (
+            use.name,
+            len(use.shape),
+            *(p if p is None else watch.names.get(id(p), "derived") for p in use.call.parameters),
+        )
         for use in watch.uses
     )
 
 
 def _fits(layouts: Layouts, uses: Sequence[Use], records: int) -> bool:
-    return all(
-        layout is None or layout.fits(use.shape, records) for layout, use in zip(layouts, uses, strict=True)
-    )
+    return all(layout is None or layout.fits(use.shape, records) for layout, use in zip(layouts, uses, strict=True))

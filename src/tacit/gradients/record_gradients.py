@@ -40,12 +40,17 @@ def row_norms(rows: Tensor) -> Tensor:
     """
     rows = rows.reshape(len(rows), -1)
     if rows.shape[1] <= _RUN:
-        return torch.linalg.vector_norm(rows, dim=1).double()
+        return _norms(rows, 1).double()
     whole = rows.shape[1] // _RUN * _RUN
-    runs = torch.linalg.vector_norm(rows[:, :whole].unflatten(1, (-1, _RUN)), dim=2)
+    runs = _norms(rows[:, :whole].reshape(len(rows), -1, _RUN), 2)
     if whole < rows.shape[1]:
-        runs = torch.cat([runs, torch.linalg.vector_norm(rows[:, whole:], dim=1, keepdim=True)], dim=1)
-    return torch.linalg.vector_norm(runs.double(), dim=1)
+        runs = torch.cat([runs, _norms(rows[:, whole:], 1)[:, None]], dim=1)
+    return _norms(runs.double(), 1)
+
+
+def _norms(values: Tensor, dim: int) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(values, dim=dim)
+    return norms
 
 
 def square_sums(rows: Tensor) -> Tensor:

@@ -36,13 +36,17 @@ class RecordLayout:
             case "whole":
                 return tensor, self.dim
             case "major":
-                return tensor.unflatten(self.dim, (records, -1)), self.dim
+                return _unflatten(tensor, self.dim, (records, -1)), self.dim
             case "minor":
-                return tensor.unflatten(self.dim, (-1, records)), self.dim + 1
+                return _unflatten(tensor, self.dim, (-1, records)), self.dim + 1
 
     def records_first(self, tensor: Tensor, records: int) -> Tensor:
         split, dim = self.split(tensor, records)
         return split if dim == 0 else split.movedim(dim, 0)
+
+
+def _unflatten(tensor: Tensor, dim: int, sizes: tuple[int, int]) -> Tensor:
+    return tensor.reshape(*tensor.shape[:dim], *sizes, *tensor.shape[dim + 1 :])
 
 
 def layout_candidates(shape: Sequence[int], dims: int, records: int) -> Iterator[RecordLayout]:

@@ -53,14 +53,15 @@ class Derived:
     use: Use | None  # the operation that made it, if that has a rule: it may turn out to hold records after all
 
 
-def _transparent(function: types.FunctionType) -> Callable[..., Any]:
+def _transparent(function: Any) -> Callable[..., Any]:
     """A function of PyTorch written in Python, such that the calls inside it are seen as well."""
     names = {**function.__globals__, "has_torch_function": lambda *tensors: False}
-    return types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    twin = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    twin.__kwdefaults__ = function.__kwdefaults__
+    return twin
 
 
-_attention = _transparent(functional.multi_head_attention_forward)  # type: ignore[arg-type]
-_attention.__kwdefaults__ = functional.multi_head_attention_forward.__kwdefaults__  # type: ignore[attr-defined]
+_attention = _transparent(functional.multi_head_attention_forward)
 _COMPOSED: dict[Any, Callable[..., Any]] = {functional.multi_head_attention_forward: _attention, **WRITTEN_OUT}
 
 
@@ -84,6 +85,7 @@ class WatchUses(TorchFunctionMode):
         self.derived: dict[int, Derived] = {}
         self.uses: list[Use] = []
         self.uncovered: str | None = None  # raised after the forward pass: user code must not catch it
+        self._versions = [(tensor, tensor._version) for tensor in parameters.values()]
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -97,6 +99,21 @@ class WatchUses(TorchFunctionMode):
         if watched:
             self._keep(func, args, kwargs, output, watched)
         return output
+
+    def check(self) -> None:
+        """Raise where the record of uses cannot be relied on."""
+        if any(tensor._version != version for tensor, version in self._versions):
+            self.uncovered = "a parameter, or what was computed from it, is changed in place"
+        if self.uncovered:
+            raise UncoveredError(self.uncovered)
+        for use in self.uses:
+            use.check_inputs()
+
+    def _derive(self, tensor: Tensor, watched: list[Tensor], use: Use | None) -> None:
+        direct = {self.names[id(source)] for source in watched if id(source) in self.names}
+        through = (self.derived[id(source)].sources for source in watched if id(source) in self.derived)
+        self.derived[id(tensor)] = Derived(tensor, frozenset(direct.union(*through)), use)
+        self._versions.append((tensor, tensor._version))
 
     def _watched(self, values: Iterable[Any]) -> list[Tensor]:
         found = []
@@ -119,14 +136,14 @@ class WatchUses(TorchFunctionMode):
                 if _other_tensors((args, kwargs), watched):
                     self.uncovered = f"{getattr(func, '__name__', func)} gives several tensors"
                 for part in output:
-                    self.derived[id(part)] = Derived(part, self._sources(watched), None)
+                    if isinstance(part, Tensor):
+                        self._derive(part, watched, None)
 
     def _keep_one(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor, watched: list[Tensor]
     ) -> None:
         if any(output is tensor for tensor in watched):
-            self.uncovered = "a parameter, or what was computed from it, is changed in place"
-            return
+            return  # x.to(x.dtype) and the like; a change in place shows in the version
         name, call = self._bind(func, args, kwargs, output, watched)
         use = None
         if call is not None:
@@ -134,12 +151,7 @@ class WatchUses(TorchFunctionMode):
             use = Use(name, call, get_gradient_edge(output), versions, output.shape)
             self.uses.append(use)
         if use is None or use.call.shared:
-            self.derived[id(output)] = Derived(output, self._sources(watched), use)
-
-    def _sources(self, watched: list[Tensor]) -> frozenset[str]:
-        direct = {self.names[id(tensor)] for tensor in watched if id(tensor) in self.names}
-        through = (self.derived[id(tensor)].sources for tensor in watched if id(tensor) in self.derived)
-        return frozenset(direct.union(*through))
+            self._derive(output, watched, use)
 
     def _bind(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor, watched: list[Tensor]

@@ -24,9 +24,12 @@ _SHRINK = 1.0 - 1e-6
 _TINY = 1e-30
 
 
+_ONE = torch.ones((), dtype=torch.float64)
+
+
 def clip(norms: Tensor, clip_norm: float) -> Tensor:
     """min(1, C / |g|): short vectors pass unchanged."""
-    return torch.where(norms <= clip_norm, torch.ones_like(norms), clip_norm / norms * _SHRINK)
+    return torch.where(norms <= clip_norm, _ONE, norms.reciprocal().mul_(clip_norm * _SHRINK))
 
 
 def normalise(norms: Tensor, clip_norm: float) -> Tensor:

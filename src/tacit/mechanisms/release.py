@@ -21,6 +21,8 @@ from tacit.randomness import Randomness
 
 Vectors = dict[str, Tensor]
 
+_FEW = 1 << 14
+_NOTHING = torch.zeros((), dtype=torch.float64)
 UNCLIPPED = "#unclipped"  # no parameter can have this name
 _COUNT_BOUND = 0.5  # each record adds +1/2 (not clipped) or -1/2 (clipped): half the sensitivity of a plain count
 
@@ -81,7 +83,7 @@ class GaussianSumMechanism:
         found = []
         for group, norms in zip(self.groups, self._group_norms(squared_norms), strict=True):
             factor = rule(norms, group.clip_norm * self.norm)
-            found.append(torch.where(norms < math.inf, factor, 0.0)[:, None])  # NaN is not below infinity
+            found.append(torch.where(norms < math.inf, factor, _NOTHING)[:, None])  # NaN is not below infinity
         if len(found) == 1:
             return found[0].expand(squared_norms.shape)
         factors = torch.zeros_like(squared_norms, dtype=torch.float64)
@@ -116,23 +118,10 @@ class GaussianSumMechanism:
         Noise is drawn and added in float64. With ``like``, what has become public is then rounded to the type of these
         tensors, part by part, which saves a pass over memory.
         """
-        released = {name: torch.empty_like(value, dtype=_dtype(name, like)) for name, value in sums.items()}
         stddevs = self._stddev_by_name()
-        spans = [(name, value.reshape(-1), released[name].view(-1)) for name, value in sums.items() if value.numel()]
-        first = 0  # where the vector at the head of the spans starts in the concatenation of all
-        for start, noise in randomness.normal_parts(sum(value.numel() for value in sums.values())):
-            end = start + len(noise)
-            while spans and first < end:
-                name, values, out = spans[0]
-                last = first + len(values)
-                low, high = max(first, start), min(last, end)
-                draw = noise[low - start : high - start].mul_(stddevs[name])
-                draw = draw if draw.device == values.device else draw.to(values.device)
-                out[low - first : high - first] = draw.add_(values[low - first : high - first]).div_(denominator)
-                if last > end:
-                    break
-                spans.pop(0)
-                first = last
+        count = sum(value.numel() for value in sums.values())
+        noisy = _add_to_few if count <= _FEW else _add_to_many
+        released = noisy(sums, stddevs, denominator, randomness, like or {})
         self._follow(released)
         return released
 
@@ -204,8 +193,56 @@ def _allocate(
     return tuple(noise.allocate([group.clip_norm * stretch for group in groups], dimensions))
 
 
-def _dtype(name: str, like: Mapping[str, Tensor] | None) -> torch.dtype:
-    return like[name].dtype if like is not None and name in like else torch.float64
+def _add_to_few(
+    sums: Mapping[str, Tensor],
+    stddevs: Mapping[str, float],
+    denominator: float,
+    randomness: Randomness,
+    like: Mapping[str, Tensor],
+) -> Vectors:
+    """All vectors as one: a small model's step is made of the overhead of calls."""
+    flat = torch.cat([value.reshape(-1) for value in sums.values()]).double()
+    noise = randomness.normals(len(flat))
+    sizes = [value.numel() for value in sums.values()]
+    if len(set(stddevs.values())) == 1:
+        noise.mul_(next(iter(stddevs.values())))
+    else:
+        for name, part in zip(sums, torch.split(noise, sizes), strict=True):
+            part.mul_(stddevs[name])
+    total = flat.add_(noise if flat.device == noise.device else noise.to(flat.device)).div_(denominator)
+    parts = zip(sums.items(), torch.split(total, sizes), strict=True)
+    return {name: part.view(value.shape).to(_dtype(name, like)) for (name, value), part in parts}
+
+
+def _add_to_many(
+    sums: Mapping[str, Tensor],
+    stddevs: Mapping[str, float],
+    denominator: float,
+    randomness: Randomness,
+    like: Mapping[str, Tensor],
+) -> Vectors:
+    """Part by part while the noise is in the cache: a large model's step is made of passes over memory."""
+    released = {name: torch.empty_like(value, dtype=_dtype(name, like)) for name, value in sums.items()}
+    spans = [(name, value.reshape(-1), released[name].view(-1)) for name, value in sums.items() if value.numel()]
+    first = 0  # where the vector at the head of the spans starts in the concatenation of all
+    for start, noise in randomness.normal_parts(sum(value.numel() for value in sums.values())):
+        end = start + len(noise)
+        while spans and first < end:
+            name, values, out = spans[0]
+            last = first + len(values)
+            low, high = max(first, start), min(last, end)
+            draw = noise[low - start : high - start].mul_(stddevs[name])
+            draw = draw if draw.device == values.device else draw.to(values.device)
+            out[low - first : high - first] = draw.add_(values[low - first : high - first]).div_(denominator)
+            if last > end:
+                break
+            spans.pop(0)
+            first = last
+    return released
+
+
+def _dtype(name: str, like: Mapping[str, Tensor]) -> torch.dtype:
+    return like[name].dtype if name in like else torch.float64
 
 
 def _group_name(group: VectorGroup, shapes: Shapes) -> str:

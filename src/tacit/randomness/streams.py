@@ -28,9 +28,9 @@ def to_normals(words: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """The normal draw of each word, into ``out``; the words keep their sign bits only."""
     signs = words.view(torch.float64)
     if _ERFINV_IS_EXACT:  # 1 - 2u = 1 - (2k + 1) 2^-53 is a double: nothing is lost in the tail
-        out.copy_(words & _MANTISSA).mul_(-(2.0**-52)).add_(1 - 2.0**-53).erfinv_().mul_(math.sqrt(2.0))
-    else:
-        torch.special.ndtri(out.copy_(words & _MANTISSA).add_(0.5).mul_(2.0**-53), out=out)
+        halves = out.copy_(words & _MANTISSA).mul_(-(2.0**-52)).add_(1 - 2.0**-53).erfinv_()
+        return halves.copysign_(signs).mul_(-math.sqrt(2.0))
+    torch.special.ndtri(out.copy_(words & _MANTISSA).add_(0.5).mul_(2.0**-53), out=out)
     return out.copysign_(signs).neg_()
 
 
@@ -82,11 +82,13 @@ class Randomness:
     def words(self, purpose: Purpose, count: int) -> npt.NDArray[np.uint64]:
         """``count`` uniform 64-bit words from the next stretch of the purpose's stream."""
         out = np.empty(count + 2, dtype="<u8")  # the cipher wants room for one more block
-        self._next_stretch(purpose).update_into(bytes(8 * count), out.view(np.uint8))
+        self._next_stretch(purpose).update_into(bytes(8 * count), out.data.cast("B"))
         return out[:count]
 
     def normals(self, count: int) -> torch.Tensor:
         """Standard normal draws in float64: symmetric, never infinite, reaching 8.29."""
+        if count <= _PART:
+            return next((part for _, part in self.normal_parts(count)), torch.empty(0, dtype=torch.float64))
         draws = torch.empty(count, dtype=torch.float64)
         for start, part in self.normal_parts(count):
             draws[start : start + len(part)] = part
@@ -105,7 +107,7 @@ class Randomness:
         draws = torch.empty(size, dtype=torch.float64)
         for start in range(0, count, _PART):
             length = min(_PART, count - start)
-            stream.update_into(_ZEROS[: 8 * length], block.view(np.uint8))
+            stream.update_into(_ZEROS[: 8 * length], block.data.cast("B"))
             yield start, to_normals(words[:length], draws[:length])
 
     def _next_stretch(self, purpose: Purpose) -> CipherContext:

@@ -57,7 +57,7 @@ def _form(
     records: int,
 ) -> list[RecordGradients | None]:
     def pull(row: Tensor, *record: Tensor) -> tuple[Tensor, ...]:
-        _, back = torch.func.vjp(lambda *values: run(values, record), *values)
+        back = torch.func.vjp(lambda *values: run(values, record), *values)[1]
         pulled: tuple[Tensor, ...] = back(row)
         return pulled
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -75,40 +76,33 @@ def merge(parts: Sequence[OuterProducts]) -> OuterProducts:
 
 def positions(tensor: Tensor, layout: RecordLayout, records: int) -> Tensor:
     """[records, positions, features], in a precision fit for norms."""
-    first = layout.records_first(tensor, records)
-    rows = first.reshape(records, -1, tensor.shape[-1])
+    rows = layout.records_first(tensor, records)
+    rows = rows.unsqueeze(1) if rows.dim() == 2 else rows.reshape(records, -1, tensor.shape[-1])
     return rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
 
 
-def _form(inputs: Sequence[Tensor], g: Tensor, layout: RecordLayout, records: int) -> list[RecordGradients | None]:
-    rows = positions(g, layout, records)
-    x = positions(inputs[0], layout, records).to(rows.dtype)
-    return [OuterProducts(x, rows), _bias(rows)]
-
-
-def _form_transposed(
-    inputs: Sequence[Tensor], g: Tensor, layout: RecordLayout, records: int
+def _form(
+    transposed: bool, bias: bool, inputs: Sequence[Tensor], g: Tensor, layout: RecordLayout, records: int
 ) -> list[RecordGradients | None]:
     rows = positions(g, layout, records)
     x = positions(inputs[0], layout, records).to(rows.dtype)
-    return [OuterProducts(x, rows, transposed=True), _bias(rows)]
-
-
-def _bias(rows: Tensor) -> Dense:
-    return Dense(rows[:, 0] if rows.shape[1] == 1 else rows.sum(1))
+    shift = None
+    if bias:
+        shift = Dense(rows[:, 0] if rows.shape[1] == 1 else rows.sum(1))
+    return [OuterProducts(x, rows, transposed), shift]
 
 
 def bind_linear(output: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> LayerCall | None:
     if weight.dim() != 2 or input.dim() < 2:
         return None
-    return LayerCall((weight, bias), (input,), _form, output.dim() - 1)
+    return LayerCall((weight, bias), (input,), partial(_form, False, bias is not None), output.dim() - 1)
 
 
 def bind_matmul(output: Tensor, input: Tensor, other: Tensor) -> LayerCall | None:
     """x @ W with a plain matrix on the right; W @ x and batched products are left to the fallback."""
     if other.dim() != 2 or input.dim() < 2:
         return None
-    return LayerCall((other, None), (input,), _form_transposed, output.dim() - 1)
+    return LayerCall((other, None), (input,), partial(_form, True, False), output.dim() - 1)
 
 
 def bind_addmm(
@@ -117,7 +111,7 @@ def bind_addmm(
     """bias + x @ W, as the Conv1D of Hugging Face's GPT-2 computes it."""
     if input.dim() != 1 or beta != 1 or alpha != 1:
         return None
-    return LayerCall((mat2, input), (mat1,), _form_transposed, 1)
+    return LayerCall((mat2, input), (mat1,), partial(_form, True, True), 1)
 
 
 LINEAR = LayerRule("linear", (torch.nn.functional.linear,), bind_linear)

@@ -36,7 +36,9 @@ def _channels(
     g = _full(g).flatten(2) if g.dim() > 2 else _full(g)[:, :, None]
     normal = normalise(_full(inputs[0])).reshape(g.shape)
     scale, shift = torch.linalg.vecdot(g, normal), g.sum(2)
-    return [Dense(layout.records_first(rows, records).reshape(records, -1, g.shape[1]).sum(1)) for rows in (scale, shift)]
+    return [
+        Dense(layout.records_first(rows, records).reshape(records, -1, g.shape[1]).sum(1)) for rows in (scale, shift)
+    ]
 
 
 def _full(tensor: Tensor) -> Tensor:

@@ -1,0 +1,150 @@
+"""The contenders: each turns a workload into a function that makes one step. One that is not installed says so."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from workloads import Batch, losses
+
+import tacit.gradients
+from tacit.losses import ModelLosses
+from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
+from tacit.randomness import Randomness
+
+Step = Callable[[], None]
+
+
+class NotRunnableError(Exception):
+    """The contender is missing, or cannot run this workload."""
+
+
+def plain(model: nn.Module, batch: Batch) -> Step:
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        losses(model, batch).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def _tacit(strategy: Any, noise: bool = True) -> Callable[[nn.Module, Batch], Step]:
+    def build(model: nn.Module, batch: Batch) -> Step:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        of_model = ModelLosses(model, losses)
+        params, records, randomness = of_model.params, len(batch[1]), Randomness()
+        shapes = {name: value.shape for name, value in params.items()}
+        mechanism = build_mechanism(ClipRecords(1.0), GaussianNoise(multiplier=1.0), shapes, slack=1e-4)
+
+        def step() -> None:
+            found = tacit.gradients.clipped_sum(of_model, params, batch, mechanism, chunk=records, strategy=strategy)
+            given = mechanism.release(found.sums, records, randomness, like=params) if noise else found.sums
+            for name, parameter in params.items():
+                parameter.grad = given[name].to(parameter.dtype)
+            optimizer.step()
+
+        return step
+
+    return build
+
+
+def _opacus(mode: str) -> Callable[[nn.Module, Batch], Step]:
+    def build(model: nn.Module, batch: Batch) -> Step:
+        try:
+            from opacus.grad_sample import GradSampleModule, GradSampleModuleExpandedWeights
+            from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import (
+                GradSampleModuleFastGradientClipping as Ghost,
+            )
+            from opacus.optimizers import DPOptimizer
+            from opacus.optimizers.optimizer_fast_gradient_clipping import DPOptimizerFastGradientClipping
+            from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+        except ImportError as error:
+            raise NotRunnableError("missing") from error
+        options = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": len(batch[1])}
+        sgd = torch.optim.SGD(model.parameters(), lr=1e-3)
+        if mode == "ghost":
+            wrapped: nn.Module = Ghost(model, max_grad_norm=1.0, use_ghost_clipping=True)
+            optimizer: Any = DPOptimizerFastGradientClipping(sgd, **options)
+            criterion = DPLossFastGradientClipping(wrapped, optimizer, nn.CrossEntropyLoss())
+
+            def ghost() -> None:
+                optimizer.zero_grad()
+                criterion(wrapped(batch[0]), batch[1]).backward()
+                optimizer.step()
+
+            return ghost
+        kind = GradSampleModule if mode == "hooks" else GradSampleModuleExpandedWeights
+        wrapped = kind(model)
+        optimizer = DPOptimizer(sgd, **options)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            losses(wrapped, batch).mean().backward()
+            optimizer.step()
+
+        return step
+
+    return build
+
+
+def _vmap(compiled: bool) -> Callable[[nn.Module, Batch], Step]:
+    """What one writes by hand with torch.func, with ordinary noise."""
+
+    def build(model: nn.Module, batch: Batch) -> Step:
+        params = {name: value.detach() for name, value in model.named_parameters()}
+
+        def loss_of_one(params: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            output = torch.func.functional_call(model, params, (x[None],))
+            return nn.functional.cross_entropy(output, y[None])
+
+        def clipped(params: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+            rows = torch.func.vmap(torch.func.grad(loss_of_one), in_dims=(None, 0, 0))(params, x, y)
+            norms = torch.stack([row.flatten(1).norm(dim=1) for row in rows.values()], 1).norm(dim=1)
+            factors = (1.0 / norms).clamp(max=1.0)
+            return {name: torch.einsum("b,b...->...", factors, row) for name, row in rows.items()}
+
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        run = torch.compile(clipped) if compiled else clipped
+
+        def step() -> None:
+            for (_, parameter), total in zip(model.named_parameters(), run(params, *batch).values(), strict=True):
+                parameter.grad = (total + torch.randn_like(total)) / len(batch[1])
+            optimizer.step()
+
+        return step
+
+    return build
+
+
+def jax_privacy(model: nn.Module, batch: Batch) -> Step:
+    try:
+        import jax_privacy  # noqa: F401
+    except ImportError as error:
+        raise NotRunnableError("missing") from error
+    raise NotRunnableError("not written: the workloads are PyTorch models")
+
+
+CONTENDERS: dict[str, Callable[[nn.Module, Batch], Step]] = {
+    "plain": plain,
+    "tacit": _tacit("auto"),
+    "tacit without noise": _tacit("auto", noise=False),
+    "tacit by vmap": _tacit("vmap"),
+    "Opacus hooks": _opacus("hooks"),
+    "Opacus ExpandedWeights": _opacus("expanded"),
+    "Opacus ghost": _opacus("ghost"),
+    "vmap by hand": _vmap(False),
+    "compiled vmap": _vmap(True),
+    "JAX-Privacy": jax_privacy,
+}
+# Per-record gradients of the mlp take gigabytes and a minute a step: they would only keep the others waiting.
+TOO_LARGE = {("mlp", name) for name in ("tacit by vmap", "Opacus hooks", "Opacus ExpandedWeights", "vmap by hand")}
+TOO_LARGE |= {(load, "compiled vmap") for load in ("mlp", "transformer", "vgg")}
+
+
+def build(name: str, workload: str, model: nn.Module, batch: Batch) -> Step:
+    if (workload, name) in TOO_LARGE:
+        raise NotRunnableError("left out")
+    return CONTENDERS[name](copy.deepcopy(model), batch)
