@@ -60,6 +60,8 @@ def check() -> None:
 
 def test() -> None:
     check()
+    # One thread for each of the two processes; with more they wait for each other.
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     run(BIN / "python", "-m", "pytest", "-q", "-n", "2")
 
 

@@ -11,6 +11,8 @@ from torch.nn.functional import cross_entropy
 
 from tacit.ledger import GaussianSumQuery, PoissonSample
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # several processes whose threads wait for each other are slower than one each
+    torch.set_num_threads(1)
 
 settings.register_profile("tacit", deadline=None)  # no test asserts wall-clock time
 settings.load_profile("tacit")

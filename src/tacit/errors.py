@@ -1,7 +1,9 @@
-"""Every error that Tacit raises on purpose, as one small tree.
+"""Every error that Tacit raises on purpose, as one small tree, and the two checks that nearly every part needs.
 
 A message is one line: what was asked, what was found, what to do.
 """
+
+import math
 
 
 class TacitError(Exception):
@@ -26,3 +28,15 @@ class BudgetError(TacitError):
 
 class RecordMixingError(InputError):
     """The model or the loss lets one record influence the gradient of another, so that no clip bounds it."""
+
+
+def check_positive(name: str, value: object) -> None:
+    """Refuse what is not a finite number above 0."""
+    if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+        raise InputError(f"{name} must be a finite number above 0, found {value!r}")
+
+
+def check_count(name: str, value: object) -> None:
+    """Refuse what is not a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, found {value!r}")

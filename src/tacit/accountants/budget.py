@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.accountants.guarantee import check_delta
-from tacit.errors import InputError
+from tacit.errors import InputError, check_positive
 from tacit.ledger import Ledger
 
 
@@ -23,8 +23,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
-        if not (isinstance(self.epsilon, int | float) and math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise InputError(f"epsilon must be a finite number above 0, found {self.epsilon!r}")
+        check_positive("epsilon", self.epsilon)
 
     @classmethod
     def of(cls, ledger: Ledger) -> "Budget | None":

@@ -10,7 +10,7 @@ from tacit.accountants.guarantee import check_delta
 from tacit.accountants.registry import get_accountant
 from tacit.accountants.search import most_within, smallest_within
 from tacit.accountants.statement import Accountant
-from tacit.errors import InputError, RefusedError
+from tacit.errors import InputError, RefusedError, check_count, check_positive
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 
 Cost = Callable[[float, float, int], float]  # epsilon of (probability, noise multiplier, steps)
@@ -41,7 +41,7 @@ def calibrate_noise(
     """
     ask = _Question(epsilon, delta, get_accountant(accountant))
     _check_probability(probability)
-    _check_steps(steps)
+    check_count("steps", steps)
 
     def find(cost: Cost, start: float) -> float:
         return smallest_within(lambda z: cost(probability, z, steps), epsilon, "noise_multiplier", start)
@@ -54,8 +54,8 @@ def calibrate_probability(
 ) -> Calibration:
     """The largest sampling probability (to 1e-7) within (epsilon, delta)."""
     ask = _Question(epsilon, delta, get_accountant(accountant))
-    _check_noise(noise_multiplier)
-    _check_steps(steps)
+    check_positive("noise_multiplier", noise_multiplier)
+    check_count("steps", steps)
     if ask(1.0, noise_multiplier, steps) <= epsilon:
         return ask.answer(1.0, noise_multiplier, steps)
 
@@ -71,7 +71,7 @@ def calibrate_steps(
     """The largest number of steps within (epsilon, delta)."""
     ask = _Question(epsilon, delta, get_accountant(accountant))
     _check_probability(probability)
-    _check_noise(noise_multiplier)
+    check_positive("noise_multiplier", noise_multiplier)
 
     def find(cost: Cost, start: int) -> int:
         return most_within(lambda steps: cost(probability, noise_multiplier, steps), epsilon, max(1, start))
@@ -97,8 +97,7 @@ class _Question:
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
-        if not (isinstance(self.epsilon, int | float) and math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise InputError(f"epsilon must be a finite number above 0, found {self.epsilon!r}")
+        check_positive("epsilon", self.epsilon)
 
     def __call__(self, probability: float, noise_multiplier: float, steps: int) -> float:
         event = PoissonSample(probability, (GaussianSumQuery(1.0, noise_multiplier),))
@@ -118,13 +117,3 @@ class _Question:
 def _check_probability(value: float) -> None:
     if not (isinstance(value, int | float) and 0 < value <= 1):
         raise InputError(f"probability must lie in (0, 1], found {value!r}")
-
-
-def _check_noise(value: float) -> None:
-    if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-        raise InputError(f"noise_multiplier must be a finite number above 0, found {value!r}")
-
-
-def _check_steps(value: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"steps must be a whole number of at least 1, found {value!r}")

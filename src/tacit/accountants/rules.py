@@ -41,8 +41,7 @@ def attack_probability(epsilon: float, delta: float = 0.0) -> float:
 def group_privacy(epsilon: float, delta: float, records: int) -> tuple[float, float]:
     """What (epsilon, delta) for one record means for ``records`` of them: (k eps, k e^(k eps) delta)."""
     _check_epsilon(epsilon)
-    if not (isinstance(records, int) and records >= 1):
-        raise InputError(f"records must be a whole number of at least 1, found {records!r}")
+    check_count("records", records)
     return records * epsilon, min(1.0, records * math.exp(min(700.0, records * epsilon)) * delta)
 
 

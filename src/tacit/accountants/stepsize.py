@@ -16,7 +16,7 @@ from tacit.accountants.guarantee import check_delta
 from tacit.accountants.registry import get_accountant
 from tacit.accountants.search import smallest_within
 from tacit.accountants.statement import Accountant
-from tacit.errors import InputError
+from tacit.errors import InputError, check_positive
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 
 _BUCKETS = 300
@@ -35,9 +35,7 @@ class SGLDTask:
     def __post_init__(self) -> None:
         check_delta(self.delta)
         for name in ("epsilon", "dataset_size", "steps", "lipschitz"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-                raise InputError(f"{name} must be a finite number above 0, found {value!r}")
+            check_positive(name, getattr(self, name))
 
     @property
     def _common(self) -> float:

@@ -1,6 +1,5 @@
 """Priors over parameters. They need no data, so their gradient is added after the noise."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tacit.errors import InputError
+from tacit.errors import check_positive
 
 
 class Prior(Protocol):
@@ -28,7 +27,7 @@ class GaussianPrior:
     stddev: float
 
     def __post_init__(self) -> None:
-        _check("stddev", self.stddev)
+        check_positive("stddev", self.stddev)
 
     def gradient(self, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: value / self.stddev**2 for name, value in params.items()}
@@ -41,7 +40,7 @@ class LaplacePrior:
     scale: float
 
     def __post_init__(self) -> None:
-        _check("scale", self.scale)
+        check_positive("scale", self.scale)
 
     def gradient(self, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: torch.sign(value) / self.scale for name, value in params.items()}
@@ -53,8 +52,3 @@ class FlatPrior:
 
     def gradient(self, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: torch.zeros_like(value) for name, value in params.items()}
-
-
-def _check(name: str, value: float) -> None:
-    if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-        raise InputError(f"{name} must be a finite number above 0, found {value!r}")

@@ -17,7 +17,7 @@ from typing import final
 
 from torch import Tensor, nn
 
-from tacit.errors import InputError
+from tacit.errors import check_count, check_positive
 from tacit.inference.method import INFERENCE_METHODS, Vectors
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.inference.step_sizes import StepSize, as_step_size
@@ -83,10 +83,9 @@ class SGLD:
 
     def __post_init__(self) -> None:
         as_step_size(self.step_size)
-        if not isinstance(self.dataset_size, int) or self.dataset_size < 1:
-            raise InputError(f"dataset_size must be declared, a whole number above 0, found {self.dataset_size!r}")
-        if self.temperature is not None and not (math.isfinite(self.temperature) and self.temperature > 0):
-            raise InputError(f"temperature must be a finite number above 0, or None, found {self.temperature!r}")
+        check_count("dataset_size", self.dataset_size)
+        if self.temperature is not None:
+            check_positive("temperature", self.temperature)
 
     @cached_property
     def losses(self) -> ModelLosses:

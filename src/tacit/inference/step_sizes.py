@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from tacit.errors import InputError
+from tacit.errors import check_positive
 
 
 class StepSize(Protocol):
@@ -19,7 +19,7 @@ class FixedStep:
     size: float
 
     def __post_init__(self) -> None:
-        _check(self.size)
+        check_positive("step size", self.size)
 
     def at(self, step: int) -> float:
         return self.size
@@ -37,7 +37,7 @@ class DecreasingStep:
     first: float
 
     def __post_init__(self) -> None:
-        _check(self.first)
+        check_positive("step size", self.first)
 
     def at(self, step: int) -> float:
         return self.first / math.cbrt(step + 1)
@@ -45,8 +45,3 @@ class DecreasingStep:
 
 def as_step_size(value: float | StepSize) -> StepSize:
     return FixedStep(value) if isinstance(value, int | float) else value
-
-
-def _check(size: float) -> None:
-    if not (isinstance(size, int | float) and math.isfinite(size) and size > 0):
-        raise InputError(f"step size must be a finite number above 0, found {size!r}")

@@ -10,20 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tacit.errors import InputError, LedgerError
+from tacit.errors import InputError, LedgerError, check_count, check_positive
 
 Neighbours = Literal["add_remove", "replace_one"]
 Unit = Literal["record", "microbatch", "user"]
-
-
-def _check_positive(name: str, value: float) -> None:
-    if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-        raise InputError(f"{name} must be a finite number above 0, found {value!r}")
-
-
-def _check_count(name: str, value: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, found {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +39,9 @@ class GaussianSumQuery:
     group: str = "all"
 
     def __post_init__(self) -> None:
-        _check_positive("clip_norm", self.clip_norm)
-        _check_positive("noise_stddev", self.noise_stddev)
-        _check_count("multiplicity", self.multiplicity)
+        check_positive("clip_norm", self.clip_norm)
+        check_positive("noise_stddev", self.noise_stddev)
+        check_count("multiplicity", self.multiplicity)
         if not (isinstance(self.slack, int | float) and 0 <= self.slack < 1):
             raise InputError(f"slack must lie in [0, 1), found {self.slack!r}")
 
@@ -115,8 +105,8 @@ class FixedSizeSample:
     neighbours: ClassVar[Neighbours] = "replace_one"
 
     def __post_init__(self) -> None:
-        _check_count("size", self.size)
-        _check_count("population", self.population)
+        check_count("size", self.size)
+        check_count("population", self.population)
         if self.size > self.population:
             raise InputError(f"size must be at most the population {self.population}, found {self.size}")
 
@@ -144,7 +134,7 @@ class BallsInBinsStep:
     neighbours: ClassVar[Neighbours] = "add_remove"
 
     def __post_init__(self) -> None:
-        _check_count("bins", self.bins)
+        check_count("bins", self.bins)
 
     @property
     def probability(self) -> float:
@@ -166,7 +156,7 @@ class ShuffledStep:
     neighbours: ClassVar[Neighbours] = "replace_one"
 
     def __post_init__(self) -> None:
-        _check_count("batches", self.batches)
+        check_count("batches", self.batches)
 
     @property
     def noise_multiplier(self) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_count
 from tacit.ledger.events import Neighbours, SamplingEvent, Unit
 
 Randomness = Literal["secure", "seeded"]
@@ -42,8 +42,8 @@ class LedgerHeader:
                               ("randomness", Randomness)):  # fmt: skip
             if getattr(self, name) not in get_args(allowed):
                 raise InputError(f"{name} must be one of {', '.join(get_args(allowed))}, found {getattr(self, name)!r}")
-        if self.dataset_size is not None and not (isinstance(self.dataset_size, int) and self.dataset_size >= 1):
-            raise InputError(f"dataset_size must be a whole number of at least 1, found {self.dataset_size!r}")
+        if self.dataset_size is not None:
+            check_count("dataset_size", self.dataset_size)
 
 
 @dataclass(frozen=True, slots=True)

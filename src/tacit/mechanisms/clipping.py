@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_positive
 from tacit.mechanisms.groups import VectorGroup, clip_norms_by_dimension
 
 Shapes = Mapping[str, torch.Size]
@@ -63,7 +63,7 @@ class ClipRecords:
     rule: RuleName = "clip"
 
     def __post_init__(self) -> None:
-        VectorGroup(("all",), self.norm)
+        check_positive("norm", self.norm)
         _check_rule(self.rule)
 
     def groups(self, shapes: Shapes) -> tuple[VectorGroup, ...]:
@@ -82,7 +82,7 @@ class ClipLayers:
     allocation: Literal["equal", "dimension"] = "equal"
 
     def __post_init__(self) -> None:
-        VectorGroup(("all",), self.norm)
+        check_positive("norm", self.norm)
         _check_rule(self.rule)
         if self.allocation not in ("equal", "dimension"):
             raise InputError(f"allocation must be 'equal' or 'dimension', found {self.allocation!r}")
@@ -133,12 +133,12 @@ class AdaptiveClip:
     rule: RuleName = "clip"
 
     def __post_init__(self) -> None:
-        VectorGroup(("all",), self.initial, noise_stddev=self.count_noise)
+        check_positive("initial", self.initial)
+        check_positive("count_noise", self.count_noise)
         _check_rule(self.rule)
         if not 0 < self.quantile < 1:
             raise InputError(f"quantile must lie strictly between 0 and 1, found {self.quantile!r}")
-        if not 0 < self.learning_rate < float("inf"):
-            raise InputError(f"learning_rate must be a finite number above 0, found {self.learning_rate!r}")
+        check_positive("learning_rate", self.learning_rate)
 
     def groups(self, shapes: Shapes) -> tuple[VectorGroup, ...]:
         # In units of the current norm, which follows released counts: the ledger must not depend on the data.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class VectorGroup:
     def __post_init__(self) -> None:
         if not self.names:
             raise InputError("a vector group needs at least one name, found none")
-        _positive("clip_norm", [self.clip_norm])
+        check_positive("clip_norm", self.clip_norm)
         if self.noise_stddev is not None:
-            _positive("noise_stddev", [self.noise_stddev])
+            check_positive("noise_stddev", self.noise_stddev)
         if self.scales is not None:
             _positive("scales", self.scales)
             if len(self.scales) != len(self.names):
@@ -43,14 +43,14 @@ def noise_proportional(multiplier: float, clip_norms: Sequence[float]) -> list[f
         >>> [round(s, 4) for s in noise_proportional(1.1, [1.0, 2.0])]
         [1.5556, 3.1113]
     """
-    _positive("noise multiplier", [multiplier])
+    check_positive("noise multiplier", multiplier)
     _positive("clip_norm", clip_norms)
     return [multiplier * math.sqrt(len(clip_norms)) * clip_norm for clip_norm in clip_norms]
 
 
 def noise_by_dimension(multiplier: float, clip_norms: Sequence[float], dimensions: Sequence[int]) -> list[float]:
     """s_g = z sqrt(D / d_g) S_g: a large group, whose noise adds up over more coordinates, gets less of it."""
-    _positive("noise multiplier", [multiplier])
+    check_positive("noise multiplier", multiplier)
     _positive("clip_norm", clip_norms)
     total = _total(dimensions, clip_norms)
     return [multiplier * math.sqrt(total / d) * clip for clip, d in zip(clip_norms, dimensions, strict=True)]
@@ -58,7 +58,7 @@ def noise_by_dimension(multiplier: float, clip_norms: Sequence[float], dimension
 
 def clip_norms_by_dimension(clip_norm: float, dimensions: Sequence[int]) -> list[float]:
     """S_g = S* sqrt(d_g / D), so that the squares add up to S*^2 (paper G prints the ratio inverted)."""
-    _positive("clip_norm", [clip_norm])
+    check_positive("clip_norm", clip_norm)
     total = _total(dimensions, dimensions)
     return [clip_norm * math.sqrt(dimension / total) for dimension in dimensions]
 
@@ -73,7 +73,7 @@ def joint_clip(norms: Sequence[float], scales: Sequence[float], clip_norm: float
         [3.0, 100.0]
     """
     _positive("scales", scales)
-    _positive("clip_norm", [clip_norm])
+    check_positive("clip_norm", clip_norm)
     joint = math.hypot(*(norm / scale for norm, scale in zip(norms, scales, strict=True)))
     factor = min(1.0, clip_norm / joint) if joint > 0 else 1.0
     return joint, [norm * factor for norm in norms]
@@ -81,8 +81,7 @@ def joint_clip(norms: Sequence[float], scales: Sequence[float], clip_norm: float
 
 def _positive(name: str, values: Sequence[float]) -> None:
     for value in values:
-        if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-            raise InputError(f"{name} must be a finite number above 0, found {value!r}")
+        check_positive(name, value)
 
 
 def _total(dimensions: Sequence[int], like: Sequence[float]) -> int:

@@ -1,11 +1,10 @@
 """How much Gaussian noise each group gets."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_positive
 from tacit.mechanisms.groups import noise_by_dimension, noise_proportional
 
 
@@ -31,9 +30,10 @@ class GaussianNoise:
     def __post_init__(self) -> None:
         if (self.multiplier is None) == (self.stddev is None):
             raise InputError("give either the noise multiplier or the stddev, exactly one of them")
-        value = self.multiplier if self.multiplier is not None else self.stddev
-        if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-            raise InputError(f"noise must be a finite number above 0, found {value!r}")
+        if self.multiplier is not None:
+            check_positive("noise multiplier", self.multiplier)
+        else:
+            check_positive("noise stddev", self.stddev)
         if self.allocation not in ("proportional", "dimension"):
             raise InputError(f"allocation must be 'proportional' or 'dimension', found {self.allocation!r}")
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import InputError
+from tacit.errors import check_positive
 from tacit.ledger import BallsInBinsStep, GaussianSumQuery, Neighbours
 from tacit.randomness import Randomness
 
@@ -31,8 +31,7 @@ class BallsInBinsSampling:
 
     def __post_init__(self) -> None:
         BallsInBinsStep(self.bins, ())  # the event knows which numbers make sense
-        if not (isinstance(self.expected_size, int | float) and 0 < self.expected_size < float("inf")):
-            raise InputError(f"expected_size must be a finite number above 0, found {self.expected_size!r}")
+        check_positive("expected_size", self.expected_size)
 
     @property
     def denominator(self) -> float:

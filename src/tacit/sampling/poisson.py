@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_positive
 from tacit.ledger import GaussianSumQuery, Neighbours, PoissonSample
 from tacit.randomness import Randomness
 
@@ -33,8 +33,7 @@ class PoissonSampling:
     def __post_init__(self) -> None:
         if not (isinstance(self.probability, int | float) and 0 < self.probability <= 1):
             raise InputError(f"probability must lie in (0, 1], found {self.probability!r}")
-        if not (isinstance(self.expected_size, int | float) and 0 < self.expected_size < float("inf")):
-            raise InputError(f"expected_size must be a finite number above 0, found {self.expected_size!r}")
+        check_positive("expected_size", self.expected_size)
 
     @classmethod
     def of(cls, *, batch_size: int, dataset_size: int) -> "PoissonSampling":

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_count
 from tacit.ledger import Unit
 
 Indices = npt.NDArray[np.int64]
@@ -69,8 +69,7 @@ class Microbatches:
     protect: Literal["microbatch", "record"] = "microbatch"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.size, int) or self.size < 1:
-            raise InputError(f"a microbatch needs a size of at least 1, found {self.size!r}")
+        check_count("microbatch size", self.size)
         if self.protect not in ("microbatch", "record"):
             raise InputError(f"protect must be 'microbatch' or 'record', found {self.protect!r}")
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 
 from tacit.accountants import Budget
-from tacit.errors import InputError
+from tacit.errors import InputError, check_count
 from tacit.ledger import LedgerHeader
 from tacit.mechanisms import Clipping, GaussianNoise
 from tacit.randomness import Randomness
@@ -52,9 +52,7 @@ class TrainingPlan:
 
     def __post_init__(self) -> None:
         for name in ("steps", "physical_batch", "block"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, found {value!r}")
+            check_count(name, getattr(self, name))
         implied = self.sampling.implied_size
         if self.dataset_size is not None and abs(self.dataset_size - implied) > 0.01 * implied:
             raise InputError(
