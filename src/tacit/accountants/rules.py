@@ -2,7 +2,7 @@
 
 import math
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_count
 
 
 def amplification_by_sampling(epsilon: float, probability: float) -> float:
