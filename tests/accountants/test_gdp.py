@@ -44,3 +44,8 @@ def test_without_a_bracket_it_still_says_that_it_is_no_bound(monkeypatch):
 def test_mu_must_be_a_number():
     with pytest.raises(InputError, match="mu"):
         gaussian_epsilon(float("nan"), 1e-5)
+
+
+@pytest.mark.parametrize("mu", [1e4, 1e8, 1e12, 1e60])
+def test_a_huge_mu_has_an_epsilon(mu):
+    assert gaussian_epsilon(mu, 1e-6) >= mu**2 / 2 * 0.99

@@ -39,6 +39,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     if gaussian_log_delta(mu, 0.0) <= goal:
         return 0.0
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + mu  # delta <= Phi(mu/2 - e/mu) there
+    while gaussian_log_delta(mu, high) > goal:  # a huge mu, where -e/mu + mu/2 cancels to nothing
+        high *= 2
     return float(brentq(lambda e: gaussian_log_delta(mu, e) - goal, 0.0, high, xtol=1e-14, rtol=1e-13))
 
 
