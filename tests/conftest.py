@@ -5,10 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tacit.ledger import GaussianSumQuery, PoissonSample
+
+
+settings.register_profile("tacit", deadline=None)  # no test asserts wall-clock time
+settings.load_profile("tacit")
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit import accountants
+from tacit import accountants, inference, mechanisms
 from tacit.accountants import ACCOUNTANTS, RDPAccountant
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample, merged_noise_multiplier
 
@@ -106,6 +106,40 @@ def stepsize_gaussian_limit(i: Inputs) -> Any:
     return {"mu": mu, "fixed": fixed, "decreasing_eta1": decreasing}
 
 
+def sgd_to_sgld(i: Inputs) -> Any:
+    sizes = {"batch_size": i["B"], "dataset_size": i["n"], "temperature": i["temperature"]}
+    eta, clip_norm = inference.sgld_from_sgd(i["eta"], i["sigma"], **sizes)
+    return {"eta_sgld": eta, "C": clip_norm}
+
+
+def sgld_to_sgd(i: Inputs) -> Any:
+    sizes = {"batch_size": i["B"], "dataset_size": i["n"], "clip_norm": i["C"], "temperature": i["temperature"]}
+    rate, sigma = inference.sgd_from_sgld(i["eta"], **sizes)
+    return {"eta_sgd": rate, "sigma": sigma, "C": i["C"]}
+
+
+def sgld_sigma_from_sgd_rate(i: Inputs) -> Any:
+    return {"sigma": sgld_to_sgd({**i, "eta": i["eta_sgd"] / i["n"]})["sigma"]}
+
+
+def sgld_to_sgd_paper_m(i: Inputs) -> Any:
+    """Paper M's step is on the mean gradient: eta_N = eta_M / n, at temperature 1/2 (maths.md 5)."""
+    sigma = sgld_to_sgd({**i, "eta": i["eta"] / i["n"], "temperature": i.get("temperature", 0.5)})["sigma"]
+    return {"sigma": sigma, "q": i["B"] / i["n"], "T": i["epochs"] * i["n"] / i["B"]}
+
+
+def group_noise_allocation(i: Inputs) -> Any:
+    if i["rule"] == "proportional":
+        return mechanisms.noise_proportional(i["z"], i["S"])
+    return mechanisms.noise_by_dimension(i["z"], i["S"], i["dims"])
+
+
+def joint_clip(i: Inputs) -> Any:
+    scaled, norms = mechanisms.joint_clip(i["norms"], i["alpha"], i["S"])
+    noise = [alpha * i["sigma"] for alpha in i["alpha"]]
+    return {"scaled_norm": scaled, "clipped_norms": norms, "noise_std": noise}
+
+
 EVALUATORS: dict[str, Callable[[Inputs], Any]] = {
     "rdp_subsampled_gaussian": rdp_subsampled_gaussian,
     "rdp_subsampled_gaussian_reverse_logmgf": rdp_reverse,
@@ -119,6 +153,13 @@ EVALUATORS: dict[str, Callable[[Inputs], Any]] = {
     "calibrate_sigma": calibrate_sigma,
     "ma_epsilon_fixed_lambda": moments_epsilon,
     "group_composition": group_composition,
+    "group_noise_allocation": group_noise_allocation,
+    "group_clip_allocation": lambda i: mechanisms.clip_norms_by_dimension(i["S_star"], i["dims"]),
+    "joint_clip": joint_clip,
+    "sgd_to_sgld": sgd_to_sgld,
+    "sgld_to_sgd": sgld_to_sgd,
+    "sgld_sigma_from_sgd_rate": sgld_sigma_from_sgd_rate,
+    "sgld_to_sgd_paper_m": sgld_to_sgd_paper_m,
     "amplification_by_sampling": lambda i: {"exact": accountants.amplification_by_sampling(i["epsilon"], i["q"])},
     "stepsize_wang": lambda i: accountants.wang_bound(sgld_task(i), i["log_term"]),
     "stepsize_thm3": lambda i: accountants.theorem_3_bound(sgld_task(i), i["t"], i["c2"]),

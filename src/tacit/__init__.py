@@ -21,7 +21,8 @@ _HOME = {
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
     "tacit.posteriors": ["Draws", "Point", "Prediction", "load_posterior", "predict"],
     "tacit.randomness": ["Randomness"],
-    "tacit.sampling": ["FixedSizeSampling", "Microbatches", "PoissonSampling", "Records", "Users"],
+    "tacit.sampling": ["BallsInBinsSampling", "FixedSizeSampling", "Microbatches", "PoissonSampling", "Records",
+                       "Users"],
     "tacit.training": ["DataSource", "PrivateGradient", "Run", "TrainingPlan", "train"],
 }  # fmt: skip
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
@@ -88,6 +89,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.posteriors import load_posterior as load_posterior
     from tacit.posteriors import predict as predict
     from tacit.randomness import Randomness as Randomness
+    from tacit.sampling import BallsInBinsSampling as BallsInBinsSampling
     from tacit.sampling import FixedSizeSampling as FixedSizeSampling
     from tacit.sampling import Microbatches as Microbatches
     from tacit.sampling import PoissonSampling as PoissonSampling

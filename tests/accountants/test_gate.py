@@ -68,10 +68,27 @@ def test_an_adaptive_schedule_stays_within_its_filter(rows):
         assert renyi_curve(ledger, [opened.order])[0] <= opened.allowed
 
 
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(schedules)
+def test_two_thousand_adaptive_schedules(rows):
+    ledger, _ = run(BudgetGate(BUDGET), [charge(*row) for row in rows], Ledger(ADAPTIVE))
+    assert not ledger.steps or epsilon(ledger, "rdp") <= BUDGET.epsilon * (1 + 1e-9)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(schedules)
+def test_five_hundred_fixed_schedules(rows):
+    ledger, refused = run(BudgetGate(BUDGET), [charge(*row) for row in rows])
+    assert epsilon(ledger) <= BUDGET.epsilon
+    assert refused is None or epsilon(replace(ledger, charges=(*ledger.charges, refused))) > BUDGET.epsilon
+
+
 def test_repeating_blocks_ask_the_engine_only_now_and_then(monkeypatch):
     calls = []
-    real = gate.delta_bracket
-    monkeypatch.setattr(gate, "delta_bracket", lambda *args: calls.append(args) or real(*args))
+    real = gate.ledger_bracket
+    monkeypatch.setattr(gate, "ledger_bracket", lambda *args: calls.append(args) or real(*args))
     ledger, _ = run(BudgetGate(BUDGET), [charge(0.001, 2.0)] * 5000)
     assert len(ledger.charges) > 500
     assert len(calls) < 60
@@ -81,9 +98,9 @@ def test_a_plan_that_fits_is_checked_once(monkeypatch):
     plan = [charge(0.01, 1.0 + i / 10) for i in range(10)]
     check = BudgetGate(BUDGET, plan=plan)
     check(Ledger(), plan[:1])
-    monkeypatch.setattr(gate, "delta_bracket", None)
+    monkeypatch.setattr(gate, "ledger_bracket", None)
     monkeypatch.setattr(gate, "renyi_curve", None)
-    monkeypatch.setattr(gate, "_block_curve", lambda charges: 0.0)
+    monkeypatch.setattr(gate, "_block_curve", lambda charges, orders: 0.0)
     assert run(check, plan)[1] is None
 
 
@@ -92,6 +109,13 @@ def test_a_charge_made_behind_the_gate_counts():
     check(Ledger(), [charge()])
     with pytest.raises(BudgetError):
         check(Ledger(charges=(charge(0.5, 0.5, 100),)), [charge()])
+
+
+def test_another_past_is_counted_afresh():
+    check, same = BudgetGate(BUDGET), charge()
+    check(Ledger(charges=(same, same)), [same])
+    with pytest.raises(BudgetError):
+        check(Ledger(charges=(charge(0.5, 0.5, 100), same)), [same])
 
 
 def test_a_settled_block_gives_its_steps_back():

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.accountants import GDPAccountant, gaussian_delta, gaussian_epsilon, gaussian_mu
-from tacit.errors import InputError
+from tacit.accountants import GDPAccountant, gaussian_delta, gaussian_epsilon, gaussian_mu, gdp
+from tacit.errors import InputError, RefusedError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 
 
@@ -30,6 +30,15 @@ def test_sampling_makes_it_an_approximation_that_shows_its_distance():
     guarantee = GDPAccountant().guarantee(Ledger.planned([Charge(event, 3516)]), delta=1e-5)
     assert not guarantee.is_bound
     assert "too low" in guarantee.assumptions[-1]
+
+
+def test_without_a_bracket_it_still_says_that_it_is_no_bound(monkeypatch):
+    def refuse(*_):
+        raise RefusedError("no bracket today")
+
+    monkeypatch.setattr(gdp, "ledger_bracket", refuse)
+    event = PoissonSample(0.1, (GaussianSumQuery(1.0, 1.0),))
+    assert "not a bound" in GDPAccountant().guarantee(Ledger.planned([Charge(event, 5)]), delta=1e-5).assumptions[-1]
 
 
 def test_mu_must_be_a_number():

@@ -126,7 +126,7 @@ def test_the_block_is_charged_before_data_is_read(private, model, data):
 
 
 def test_a_budget_stops_before_data_is_read(private, data):
-    engine = private(budget=tacit.Budget(1.0, 1e-5), noise=5.0, block=10)
+    engine = private(budget=tacit.Budget(1.0, 1e-5), noise=20.0, block=10)
     seen: list[int] = []
     with pytest.raises(BudgetError, match="next block of 10 steps"):
         seen.extend(sample.step for sample in engine.samples(data, steps=10_000))
@@ -157,6 +157,20 @@ def test_fixed_size_samples(private, data):
         assert len(sample.data[0]) == 8
         engine.backward(sample)
     assert engine.ledger.header.neighbours == "replace_one"
+
+
+def test_a_started_pass_of_balls_in_bins_is_charged_whole(private, data):
+    engine = private(sampling=tacit.BallsInBinsSampling(bins=8, expected_size=5), noise=5.0)
+    seen = []
+    for sample in engine.samples(data, steps=30):
+        seen.append(0 if sample.data is None else len(sample.data[0]))
+        engine.backward(sample)
+        if sample.step == 10:
+            break
+    assert sum(seen[:8]) == 40
+    assert engine.ledger.steps == 16
+    (rdp,) = tacit.guarantees(engine.ledger, 1e-5, only=["rdp"])
+    assert rdp.is_bound
 
 
 def test_epsilon_in_the_loop_grows(private, data):
@@ -214,6 +228,23 @@ def test_several_runs_share_a_ledger(private, data):
         with private() as engine:
             list(engine.samples(data, steps=5))
             assert engine.ledger.steps == total
+
+
+def test_a_later_run_says_what_it_rests_on(private, data):
+    for _ in range(2):
+        with private(noise=2.0) as engine:
+            list(engine.samples(data, steps=5))
+    (pld,) = tacit.guarantees(engine.ledger, 1e-5, only=["pld"])
+    assert any("later runs" in sentence for sentence in pld.assumptions)
+
+
+def test_an_adaptive_run_is_guarded_by_a_renyi_filter(private, data):
+    engine = private(budget=tacit.Budget(1.0, 1e-5), noise=20.0, schedule="adaptive")
+    with pytest.raises(BudgetError):
+        list(engine.samples(data, steps=10_000))
+    answers = {answer.accountant: answer for answer in tacit.guarantees(engine.ledger, 1e-5)}
+    assert isinstance(answers["pld"], tacit.Refusal)
+    assert answers["rdp"].epsilon <= 1.0
 
 
 def test_a_seeded_run_is_marked(private, data):

@@ -1,14 +1,20 @@
 """Noise, steps or sampling rate for a target (epsilon, delta): always the safe side, never over the target."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from tacit.accountants.gdp import GDPAccountant
 from tacit.accountants.guarantee import check_delta
 from tacit.accountants.registry import get_accountant
 from tacit.accountants.search import most_within, smallest_within
 from tacit.accountants.statement import Accountant
-from tacit.errors import InputError
+from tacit.errors import InputError, RefusedError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
+
+Cost = Callable[[float, float, int], float]  # epsilon of (probability, noise multiplier, steps)
+_Value = TypeVar("_Value", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,11 @@ def calibrate_noise(
     ask = _Question(epsilon, delta, get_accountant(accountant))
     _check_probability(probability)
     _check_steps(steps)
-    noise = smallest_within(lambda z: ask(probability, z, steps), epsilon, "noise_multiplier", start=1.0)
-    return ask.answer(probability, noise, steps)
+
+    def find(cost: Cost, start: float) -> float:
+        return smallest_within(lambda z: cost(probability, z, steps), epsilon, "noise_multiplier", start)
+
+    return ask.answer(probability, find(ask, _first_guess(ask, find, 1.0)), steps)
 
 
 def calibrate_probability(
@@ -49,9 +58,11 @@ def calibrate_probability(
     _check_steps(steps)
     if ask(1.0, noise_multiplier, steps) <= epsilon:
         return ask.answer(1.0, noise_multiplier, steps)
-    # one over the probability behaves like noise: more of it costs less
-    inverse = smallest_within(lambda v: ask(1 / v, noise_multiplier, steps), epsilon, "probability", start=100.0)
-    return ask.answer(1 / inverse, noise_multiplier, steps)
+
+    def find(cost: Cost, start: float) -> float:  # one over the probability behaves like noise: more costs less
+        return smallest_within(lambda v: cost(1 / max(1.0, v), noise_multiplier, steps), epsilon, "probability", start)
+
+    return ask.answer(1 / find(ask, _first_guess(ask, find, 100.0)), noise_multiplier, steps)
 
 
 def calibrate_steps(
@@ -61,10 +72,19 @@ def calibrate_steps(
     ask = _Question(epsilon, delta, get_accountant(accountant))
     _check_probability(probability)
     _check_noise(noise_multiplier)
-    if ask(probability, noise_multiplier, 1) > epsilon:
+
+    def find(cost: Cost, start: int) -> int:
+        return most_within(lambda steps: cost(probability, noise_multiplier, steps), epsilon, max(1, start))
+
+    most = find(ask, _first_guess(ask, find, 1))
+    if most == 0:
         raise InputError(f"epsilon {epsilon:g} does not pay for a single step; add noise or lower the probability")
-    most = most_within(lambda steps: ask(probability, noise_multiplier, steps) <= epsilon)
     return ask.answer(probability, noise_multiplier, most)
+
+
+def _first_guess(ask: "_Question", find: Callable[[Cost, _Value], _Value], start: _Value) -> _Value:
+    """Where to begin: at the central limit's answer, which is no bound but near, and found in a millisecond."""
+    return find(replace(ask, accountant=GDPAccountant()), start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +102,13 @@ class _Question:
 
     def __call__(self, probability: float, noise_multiplier: float, steps: int) -> float:
         event = PoissonSample(probability, (GaussianSumQuery(1.0, noise_multiplier),))
-        return self.accountant.guarantee(Ledger.planned([Charge(event, steps)]), delta=self.delta).epsilon
+        ledger = Ledger.planned([Charge(event, steps)])
+        if isinstance(self.accountant, GDPAccountant):
+            return self.accountant.epsilon(ledger, self.delta)  # its distance from the bracket is not asked for here
+        try:
+            return self.accountant.guarantee(ledger, delta=self.delta).epsilon
+        except RefusedError:
+            return math.inf  # no number is certified there, so it does not meet the target
 
     def answer(self, probability: float, noise_multiplier: float, steps: int) -> Calibration:
         cost = self(probability, noise_multiplier, steps)

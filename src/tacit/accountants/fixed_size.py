@@ -24,6 +24,7 @@ from tacit.accountants.moments import Array
 _PANEL = np.polynomial.legendre.leggauss(12)
 _TAILS = 11.0
 _RANGES = (1.0, 11.0, 64.0, 256.0, math.inf)  # orders that share a grid
+_PANELS = 2_000  # beyond that many, sampling is not worth computing: the unsampled Gaussian bounds it
 _SERIES = 1e-4  # below this a u three terms of the series are exact
 
 
@@ -35,11 +36,11 @@ def fixed_size_log_moments(probability: float, noise_multiplier: float, orders: 
         noise_multiplier: noise over the largest *contribution* of one unit, as ``FixedSizeSample`` keeps it.
     """
     half = noise_multiplier / 2
+    result = np.asarray(orders * (orders - 1) / (2 * half**2))  # without sampling
     if probability >= 1:
-        return np.asarray(orders * (orders - 1) / (2 * half**2))
-    result = np.empty(orders.size)
+        return result
     for low, high in pairwise(_RANGES):
-        chosen = (orders > low) & (orders <= high)
+        chosen = (orders > low) & (orders <= min(high, _PANELS * min(half, half**2)))
         if chosen.any():
             result[chosen] = _half_line(probability, half, orders[chosen])
     return result

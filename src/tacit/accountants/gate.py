@@ -3,6 +3,7 @@
 A fixed schedule is checked by RDP and, where that is too loose, by the certified PLD bound. An adaptive one is checked
 by a Renyi filter, because losses then may not simply be added up. Several runs share a ledger in one of two ways: the
 ledger is opened as adaptive, or its budget is split beforehand (:meth:`Budget.split`) and every run has its own share.
+A gate cannot see whether a later run was designed after a look at an earlier one: whoever opens the ledger declares it.
 """
 
 from collections import Counter
@@ -10,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
+
 from tacit.accountants.budget import Budget
 from tacit.accountants.conversion import epsilon_from_rdp
 from tacit.accountants.moments import Array
-from tacit.accountants.pld import delta_bracket
-from tacit.accountants.pld_accountant import pld_events
+from tacit.accountants.pld_accountant import ledger_bracket
 from tacit.accountants.rdp import ROUNDING
 from tacit.accountants.renyi import ORDERS, renyi_curve
 from tacit.accountants.renyi_filter import RenyiFilter
@@ -24,7 +26,6 @@ from tacit.errors import BudgetError, RefusedError
 from tacit.ledger import BallsInBinsStep, Charge, Ledger, LedgerHeader, SamplingEvent
 
 Counts = Mapping[SamplingEvent, int]
-_LOOK_AHEAD = 10**7  # blocks
 
 
 class BudgetGate:
@@ -53,11 +54,12 @@ class BudgetGate:
         check_ledger(block, self.budget.delta)
         if not block.charges:
             return
-        after = replace(ledger, charges=ledger.charges + block.charges)
+        after, limit = replace(ledger, charges=ledger.charges + block.charges), self.budget.epsilon
+        in_passes = any(isinstance(charge.event, BallsInBinsStep) for charge in after.charges)
         if ledger.header.schedule == "adaptive":
-            within = self._filter_admits(after)
-        elif any(isinstance(charge.event, BallsInBinsStep) for charge in after.charges):
-            within = self._renyi_fits(renyi_curve(after))  # passes follow the order of steps: counts do not suffice
+            within = self._filter_admits(ledger, block, after if in_passes else None)
+        elif in_passes:  # they follow the order of steps, so counts do not suffice
+            within = self._renyi_epsilon(renyi_curve(after)) <= limit
         else:
             within = self._counts_fit(ledger, block)
         if not within:
@@ -66,69 +68,76 @@ class BudgetGate:
                 f"delta {self.budget.delta:g} after {ledger.steps} charged steps; stop here, or add noise"
             )
 
-    def _filter_admits(self, after: Ledger) -> bool:
+    def _filter_admits(self, ledger: Ledger, block: Ledger, whole: Ledger | None) -> bool:
         if self._filter is None:
-            self._filter = RenyiFilter.opened(self.budget.epsilon, self.budget.delta, after.charges[0], after)
-        return self._filter.admits(after)
+            first = (ledger.charges or block.charges)[0]
+            self._filter = RenyiFilter.opened(self.budget.epsilon, self.budget.delta, first, ledger)
+            self._spent = _Spent((self._filter.order,))
+        if whole is not None:
+            return self._filter.admits(self._filter.spent(whole))
+        self._spent.update(ledger)
+        return self._filter.admits(float(self._spent.curve_with(block)[0]))
 
-    def _renyi_fits(self, curve: Array) -> bool:
-        epsilon, _ = epsilon_from_rdp(curve, ORDERS, self.budget.delta)
-        return epsilon * (1 + ROUNDING) <= self.budget.epsilon
+    def _renyi_epsilon(self, curve: Array) -> float:
+        return epsilon_from_rdp(curve, ORDERS, self.budget.delta)[0] * (1 + ROUNDING)
 
     def _counts_fit(self, ledger: Ledger, block: Ledger) -> bool:
-        spent, more = self._spent.update(ledger), block.merged()
+        spent, more, limit = self._spent.update(ledger), block.merged(), self.budget.epsilon
         if self._plan:
-            planned, self._plan = replace(ledger, charges=self._plan).merged(), ()
-            self._known_good = _plus(spent, planned) if self._pld_fits(_plus(spent, planned)) else {}
-        after = _plus(spent, more)
-        if all(count <= self._known_good.get(event, 0) for event, count in after.items()):
+            whole = _plus(spent, replace(ledger, charges=self._plan).merged())
+            self._plan, self._known_good = (), whole if self._pld_epsilon(whole) <= limit else {}
+        if all(count <= self._known_good.get(event, 0) for event, count in _plus(spent, more).items()):
             return True
-        if self._renyi_fits(self._spent.curve + _block_curve(block.charges)):
+        if self._renyi_epsilon(self._spent.curve_with(block)) <= limit:
             return True
-        if not self._pld_fits(after):
-            return False
-        if more == self._previous:  # a block that repeats: find out, once, how often it still may
-            times = most_within(lambda n: self._pld_fits(_plus(spent, more, n)), _LOOK_AHEAD)
-            self._known_good = _plus(spent, more, times)
-        self._previous = more
+        cost = self._pld_epsilon(_plus(spent, more))
+        if cost > limit or more != self._previous:
+            self._previous = more
+            return cost <= limit
+        # a block that repeats: find out, once, how often it still may; epsilon grows about like the root of the steps
+        guess = int(((limit / cost) ** 2 - 1) * (1 + ledger.steps / block.steps)) if cost > 0 else 0
+        times = most_within(lambda n: self._pld_epsilon(_plus(spent, more, n)), limit, 1 + guess)
+        self._known_good = _plus(spent, more, times)
         return True
 
-    def _pld_fits(self, counts: Counts) -> bool:
-        charges = [Charge(event, count) for event, count in counts.items()]
+    def _pld_epsilon(self, counts: Counts) -> float:
+        ledger = Ledger.planned([Charge(event, count) for event, count in counts.items()])
         try:
-            events = pld_events(Ledger.planned(charges))
+            return ledger_bracket(ledger, self.budget.delta).upper
         except RefusedError:  # only the Renyi bound is proved for these events
-            return self._renyi_fits(renyi_curve(Ledger.planned(charges)))
-        return delta_bracket(events, self.budget.epsilon).upper <= self.budget.delta
+            return self._renyi_epsilon(renyi_curve(ledger))
 
 
 class _Spent:
     """Counts and Renyi curve of a growing ledger, adding only what is new."""
 
-    def __init__(self) -> None:
+    def __init__(self, orders: tuple[float, ...] = ORDERS) -> None:
+        self._orders = orders
         self._reset()
 
     def _reset(self) -> None:
         self.counts: Counter[SamplingEvent] = Counter()
-        self.curve: Array = renyi_curve(Ledger())
+        self._curve: Array = np.zeros(len(self._orders))
         self._seen: tuple[Charge, ...] = ()
 
     def update(self, ledger: Ledger) -> Counts:
-        seen = len(self._seen)
-        if seen and (len(ledger.charges) < seen or ledger.charges[seen - 1] is not self._seen[-1]):
+        if ledger.charges[: len(self._seen)] != self._seen:
             self._reset()  # the last block was settled at fewer steps, or this is another ledger: count afresh
         new = ledger.charges[len(self._seen) :]
         for charge in new:
             self.counts[charge.event] += charge.steps
         if new:
-            self.curve = self.curve + _block_curve(new)
+            self._curve = self._curve + _block_curve(new, self._orders)
         self._seen = ledger.charges
         return self.counts
 
+    def curve_with(self, block: Ledger) -> Array:
+        return self._curve + _block_curve(block.charges, self._orders)
+
 
 @lru_cache(maxsize=1024)
-def _block_curve(charges: tuple[Charge, ...]) -> Array:
-    return renyi_curve(Ledger(LedgerHeader(), charges))
+def _block_curve(charges: tuple[Charge, ...], orders: tuple[float, ...]) -> Array:
+    return renyi_curve(Ledger(LedgerHeader(), charges), orders)
 
 
 def _plus(counts: Counts, more: Counts, times: int = 1) -> Counts:

@@ -16,7 +16,7 @@ from tacit.accountants.gaussian import gaussian_epsilon
 from tacit.accountants.guarantee import Guarantee
 from tacit.accountants.pld_accountant import ledger_bracket
 from tacit.accountants.statement import check_ledger, refuse_adaptive, refuse_event, statement
-from tacit.errors import InputError
+from tacit.errors import InputError, RefusedError
 from tacit.ledger import Ledger, PoissonSample, SamplingEvent
 
 ROUNDING = 1e-10
@@ -71,15 +71,21 @@ class GDPAccountant:
     def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
         check_ledger(ledger, delta)
         refuse_adaptive(self.name, ledger)
-        steps = ledger.merged()
-        epsilon = gaussian_epsilon(ledger_mu(steps, self.name), delta) * (1 + ROUNDING)
-        exact = all(isinstance(event, PoissonSample) and event.probability == 1 for event in steps)
+        epsilon = self.epsilon(ledger, delta)
+        exact = all(isinstance(event, PoissonSample) and event.probability == 1 for event in ledger.merged())
         also = () if exact else (_distance(ledger, epsilon, delta),)
         return statement(ledger, accountant=self.name, epsilon=epsilon, delta=delta, is_bound=exact, also=also)
 
+    def epsilon(self, ledger: Ledger, delta: float) -> float:
+        """The bare number, for searches that ask for many."""
+        return gaussian_epsilon(ledger_mu(ledger.merged(), self.name), delta) * (1 + ROUNDING)
+
 
 def _distance(ledger: Ledger, epsilon: float, delta: float) -> str:
-    bracket = ledger_bracket(ledger, delta)
+    try:
+        bracket = ledger_bracket(ledger, delta)
+    except RefusedError:
+        return "central-limit approximation, not a bound, and its distance from one is not known here"
     inside = f"[{bracket.lower:.6g}, {bracket.upper:.6g}]"
     text = f"central-limit approximation, not a bound: the certified bracket is {inside}"
     if epsilon < bracket.lower:

@@ -16,11 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
+from tacit.errors import InputError
+
 Array = NDArray[np.float64]
 
 _CHUNK = 64  # events at a time, so that the tables stay in cache
 _TAILS = 11.0  # standard deviations kept beyond the outermost tilted mean
 _SMALL = 0.03  # below this |u| the binomial series is used
+_FAINT = 0.1  # below this noise multiplier the grid would be too fine, and no guarantee is worth its price
 _TERMS = 14  # of that series; (1025 * 0.03) never enters, as large orders are integers
 
 
@@ -38,7 +41,11 @@ def log_moments(probability: ArrayLike, noise_multiplier: ArrayLike, powers: Arr
     result = np.empty((q.size, a.size))
     inside = (q > 0) & (q < 1)
     result[:, whole] = _by_chunks(_binomial_sums, q, z, a[whole], inside)
-    result[:, ~whole] = _by_chunks(_integrals, q, z, a[~whole], inside)
+    result[:, ~whole] = _by_chunks(_integrals, q, z, a[~whole], inside & (z >= _FAINT))
+    above = (a > 1) & ~whole
+    result[np.ix_(z < _FAINT, above)] = _by_chunks(_chords, q, z, a[above], inside & (z < _FAINT))[z < _FAINT]
+    if (z < _FAINT).any() and (a < 1).any():
+        raise InputError(f"noise_multiplier must be at least {_FAINT} for the direction add, found {z.min():g}")
     result[q <= 0] = 0.0
     full = q >= 1
     result[full] = a * (a - 1) / (2 * z[full, None] ** 2)  # the plain Gaussian
@@ -92,6 +99,13 @@ def _integrals(q: Array, z: Array, a: Array) -> Array:
     u = np.where(small, q[:, None] * np.expm1(np.minimum(loss, 700.0)), 0.0)
     series = np.stack([(weight * u**k).sum(axis=1) for k in range(2, _TERMS)], axis=1) @ _binomials(a)
     return _with_large(np.where(small, -np.inf, log_weight), log_ratio, a, _shift(q, z, a), series)
+
+
+def _chords(q: Array, z: Array, a: Array) -> Array:
+    """An upper bound: the log moment is convex in a and 0 at a = 1."""
+    whole = np.arange(1.0, math.ceil(a.max()) + 1)
+    moments = np.concatenate([np.zeros((q.size, 1)), _binomial_sums(q, z, whole[1:])], axis=1)
+    return np.stack([np.interp(a, whole, row) for row in moments])
 
 
 def _binomials(a: Array) -> Array:

@@ -1,6 +1,7 @@
 """The default accountant: privacy loss distributions by the contour integral, certified on both sides (maths.md 3)."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from tacit.accountants.guarantee import Guarantee
@@ -26,8 +27,14 @@ def pld_events(ledger: Ledger, name: str = "pld") -> list[PoissonGaussian]:
 
 def ledger_bracket(ledger: Ledger, delta: float) -> Bracket:
     """Certified lower and upper bounds of the ledger's epsilon; an empty ledger costs nothing."""
-    events = pld_events(ledger)
-    return epsilon_bracket(events, delta) if events else Bracket(0.0, 0.0)
+    events = tuple(pld_events(ledger))
+    return _bracket(events, delta) if events else Bracket(0.0, 0.0)
+
+
+@lru_cache(maxsize=64)
+def _bracket(events: tuple[PoissonGaussian, ...], delta: float) -> Bracket:
+    """Remembered, because several accountants and reports ask the same question."""
+    return epsilon_bracket(events, delta)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ ORDERS: tuple[float, ...] = tuple(float(order) for order in (*_FINE, *range(11, 
 def subsampled_gaussian_rdp(probability: ArrayLike, noise_multiplier: ArrayLike, orders: ArrayLike) -> Array:
     """Renyi divergences [events, orders] of Poisson-sampled Gaussian releases, add/remove neighbours.
 
-    The direction "remove" is the larger one (Mironov et al. 2019, theorem 5), so it alone is needed.
+    The direction "remove" is the larger one (proved by Mironov et al. 2019, section 3), so it alone is needed.
 
     Example:
         >>> float(subsampled_gaussian_rdp(0.01, 1.0, 2.0)[0, 0].round(9))

@@ -1,11 +1,11 @@
 """The Renyi filter: what may be stated when noise, rate or stop were chosen after seeing earlier outputs.
 
 Fix one order alpha before the first output. If the Renyi divergences of the releases, each chosen from what was
-released before it, never add up to more than B, then the whole interaction is (alpha, B)-Renyi private, for the two
-directions alike (Feldman and Zrnic 2021, theorem 3.1 of "Individual privacy accounting via a Renyi filter"; the filters
-themselves go back to Rogers et al. 2016). The order is not allowed to follow the outputs: the smallest epsilon over
-many orders would need delta shared among them. Here it is a function of the declared budget and of the first event,
-both known before any output, so that anyone can recompute it from the ledger.
+released before it, never add up to more than B, then the whole interaction is (alpha, B)-Renyi private, in both
+directions (Feldman and Zrnic 2021, "Individual privacy accounting via a Renyi filter"; filters go back to Rogers et al.
+2016; interleaved passes are covered by Haney et al. 2023). The order may not follow the outputs: the smallest epsilon
+over many orders would need delta shared among them. Here it is a function of the declared budget and of the first
+event, both known before any output, so that anyone can recompute it from the ledger.
 """
 
 from dataclasses import dataclass, replace
@@ -44,8 +44,9 @@ class RenyiFilter:
         """The divergence of all charges at this order."""
         return float(renyi_curve(ledger, (self.order,))[0]) if ledger.steps else 0.0
 
-    def admits(self, ledger: Ledger) -> bool:
-        return self.spent(ledger) * (1 + SLACK) <= self.allowed
+    def admits(self, divergence: float) -> bool:
+        """Whether releases that cost this much altogether, at this order, are within the budget."""
+        return divergence * (1 + SLACK) <= self.allowed
 
     def epsilon(self, delta: float) -> float:
         """(alpha, allowed)-Renyi privacy, read at some delta."""
@@ -62,6 +63,6 @@ def filter_of(ledger: Ledger) -> RenyiFilter:
     if header.epsilon is None or header.delta is None:
         raise RefusedError("an adaptive schedule can be stated only at a budget, and this ledger declares none")
     opened = RenyiFilter.opened(header.epsilon, header.delta, ledger.charges[0], ledger)
-    if not opened.admits(ledger):
+    if not opened.admits(opened.spent(ledger)):
         raise RefusedError(f"the charges exceed the budget epsilon {header.epsilon:g} that the ledger declares")
     return opened

@@ -8,7 +8,7 @@ from tacit.errors import InputError
 def amplification_by_sampling(epsilon: float, probability: float) -> float:
     """epsilon after Poisson sampling: log(1 + q (e^epsilon - 1)); paper G's q epsilon is only a rule of thumb.
 
-    delta becomes q delta (Balle et al. 2018, theorem 8).
+    delta becomes q delta (Balle, Barthe and Gaboardi 2018).
 
     Example:
         >>> round(amplification_by_sampling(1.0, 0.01), 6)

@@ -1,37 +1,43 @@
-"""Safe-side root finding: the value returned has always been checked to meet the target."""
+"""Safe-side root finding with few questions: the value returned has always been checked to meet the target."""
 
 import math
 from collections.abc import Callable
 
 from tacit.errors import InputError
 
-_RELATIVE = 1e-7  # how close to the best value the answer is
+_RELATIVE = 1e-7  # how close to the best value, or its cost to the target, the answer is
+_SMALLEST, _LARGEST = 1e-3, 1e9
 _MOST = 10**12
 
 
-def smallest_within(cost: Callable[[float], float], epsilon: float, name: str, start: float) -> float:
-    """The smallest x with cost(x) <= epsilon, for a falling cost; every value returned has been checked."""
-    low, high = start, start
-    while cost(high) > epsilon:
-        low, high = high, high * 4
-        if high > 1e9:
-            raise InputError(f"no {name} reaches epsilon {epsilon:g}; raise epsilon or delta")
-    while low == high or cost(low) <= epsilon:
-        high, low = low, low / 4
-        if low < 1e-3:
+def smallest_within(cost: Callable[[float], float], target: float, name: str, start: float) -> float:
+    """The smallest x with cost(x) <= target, for a falling cost, looked for around ``start``."""
+    high, gap_high = start, _gap(cost(start), target)
+    low, gap_low, factor = high, gap_high, 1.1
+    while gap_high > 0:
+        low, gap_low, high, factor = high, gap_high, high * factor, min(4.0, factor**2)
+        if high > _LARGEST:
+            raise InputError(f"no {name} reaches epsilon {target:g}; raise epsilon or delta")
+        gap_high = _gap(cost(high), target)
+    while gap_low <= 0:
+        high, gap_high, low, factor = low, gap_low, low / factor, min(4.0, factor**2)
+        if low < _SMALLEST:
             return high
-    return _shrink(cost, epsilon, low, high)
+        gap_low = _gap(cost(low), target)
+    return _shrink(cost, target, (low, gap_low), (high, gap_high))
 
 
-def _shrink(cost: Callable[[float], float], epsilon: float, low: float, high: float) -> float:
+def _shrink(
+    cost: Callable[[float], float], target: float, above: tuple[float, float], below: tuple[float, float]
+) -> float:
     """Illinois false position in log x and log cost; ``high`` always meets the target, ``low`` never does."""
-    gap_low, gap_high = _gap(cost(low), epsilon), _gap(cost(high), epsilon)
-    side = 0
-    while high > low * (1 + _RELATIVE):
+    (low, gap_low), (high, gap_high) = above, below
+    true_gap, side = gap_high, 0
+    while high > low * (1 + _RELATIVE) and true_gap < -_RELATIVE:
         middle = _between(low, high, gap_low, gap_high)
-        gap = _gap(cost(middle), epsilon)
+        gap = _gap(cost(middle), target)
         if gap <= 0:
-            high, gap_high = middle, gap
+            high, gap_high, true_gap = middle, gap, gap
             gap_low = gap_low / 2 if side == 1 else gap_low
             side = 1
         else:
@@ -41,8 +47,8 @@ def _shrink(cost: Callable[[float], float], epsilon: float, low: float, high: fl
     return high
 
 
-def _gap(cost: float, epsilon: float) -> float:
-    return max(-30.0, min(30.0, math.log(cost / epsilon))) if cost > 0 else -30.0
+def _gap(cost: float, target: float) -> float:
+    return max(-30.0, min(30.0, math.log(cost / target))) if cost > 0 else -30.0
 
 
 def _between(low: float, high: float, gap_low: float, gap_high: float) -> float:
@@ -53,14 +59,35 @@ def _between(low: float, high: float, gap_low: float, gap_high: float) -> float:
     return low * math.exp(width * min(max(share + nudge, nudge), 1 - nudge))
 
 
-def most_within(allowed: Callable[[int], bool], most: int = _MOST) -> int:
-    """The largest n >= 1 with allowed(n), for a rule that holds up to some n; allowed(1) is taken for granted."""
-    low, high = 1, 2
-    while allowed(high):
-        low, high = high, high * 4
-        if high > most:
+def most_within(cost: Callable[[int], float], target: float, start: int = 1) -> int:
+    """The largest n with cost(n) <= target, for a rising cost, looked for around ``start``; 0 if there is none."""
+    low, gap_low = start, _gap(cost(start), target)
+    high, gap_high, reach = low, gap_low, 1 + start // 10
+    while gap_low > 0:
+        if low == 1:
+            return 0
+        high, gap_high, low, reach = low, gap_low, max(1, low - reach), 3 * reach
+        gap_low = _gap(cost(low), target)
+    while gap_high <= 0:
+        low, gap_low, high, reach = high, gap_high, high + reach, 3 * reach
+        if high > _MOST:
             return low
+        gap_high = _gap(cost(high), target)
+    return _close(cost, target, (low, gap_low), (high, gap_high))
+
+
+def _close(cost: Callable[[int], float], target: float, below: tuple[int, float], above: tuple[int, float]) -> int:
+    """Illinois false position on whole numbers; ``low`` always meets the target, ``high`` never does."""
+    (low, gap_low), (high, gap_high) = below, above
+    side = 0
     while high - low > 1:
-        middle = math.isqrt(low * high) if high > 2 * low else (low + high) // 2
-        low, high = (middle, high) if allowed(middle) else (low, middle)
+        share = -gap_low / (gap_high - gap_low)
+        middle = min(high - 1, max(low + 1, low + round((high - low) * share)))
+        gap = _gap(cost(middle), target)
+        if gap <= 0:
+            gap_high = gap_high / 2 if side == -1 else gap_high
+            low, gap_low, side = middle, gap, -1
+        else:
+            gap_low = gap_low / 2 if side == 1 else gap_low
+            high, gap_high, side = middle, gap, 1
     return low

@@ -27,7 +27,7 @@ def expected_trials(gamma: float, eta: float = 1.0) -> float:
     """E[K]; eta = 1 is the geometric distribution, eta = 0 the logarithmic one.
 
     Example:
-        >>> expected_trials(0.1)
+        >>> round(expected_trials(0.1), 9)
         10.0
     """
     if abs(eta) < 1e-9:

@@ -1,5 +1,6 @@
 """What every accountant has in common: what it must check first, and the sentences that belong to its number."""
 
+import math
 from typing import Protocol
 
 from tacit.accountants.guarantee import Guarantee, check_delta
@@ -53,6 +54,8 @@ def assumptions(ledger: Ledger) -> tuple[str, ...]:
         sentences.append("seeded randomness: not releasable")
     if ledger.steps < ledger.planned_steps and ledger.header.schedule == "fixed":
         sentences.append("holds if the early stop ignored the outputs")
+    if ledger.runs > 1 and ledger.header.schedule == "fixed":
+        sentences.append("holds if the settings of later runs were fixed before the outputs of earlier ones were seen")
     if any(isinstance(charge.event, BallsInBinsStep) for charge in ledger.charges):
         sentences.append("every balls-in-bins pass was finished or charged in full before the next began")
     return tuple(sentences)
@@ -69,6 +72,8 @@ def statement(
     also: tuple[str, ...] = (),
 ) -> Guarantee:
     """A worst-case guarantee about this ledger, with its unit, its neighbours and its sentences."""
+    if math.isnan(epsilon):
+        raise ArithmeticError(f"{accountant} came to no number; nothing is reported")
     return Guarantee(
         epsilon=max(0.0, float(epsilon)),
         delta=delta,

@@ -20,15 +20,28 @@ def account(
     steps: Annotated[int | None, typer.Option(help="What if: the number of steps T.")] = None,
     dataset_size: Annotated[int | None, typer.Option(help="What if: the declared number of records.")] = None,
     accountant: Annotated[list[str] | None, typer.Option(help="Only this accountant; may be repeated.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw epsilon(delta) and the trade-off curve to this file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what a run cost: every accountant's (epsilon, delta), or why it refuses."""
     ledger = _ledger(run, poisson, noise, steps, dataset_size)
     results = guarantees(ledger, delta, only=accountant)
+    if plot is not None:
+        _draw(ledger, delta, plot)
     if json:
         print_json({"guarantees": [result.to_json() for result in results]})
         return
     print_guarantees(ledger, results)
+
+
+def _draw(ledger: Ledger, delta: float, path: Path) -> None:
+    from tacit.reports import draw_privacy
+
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise InputError(f"--plot draws .png, .svg or .pdf, found {path.name!r}")
+    if not path.parent.is_dir():
+        raise InputError(f"--plot: the folder {path.parent} does not exist")
+    draw_privacy(ledger, delta, path)
 
 
 def print_guarantees(ledger: Ledger, results: Sequence[Guarantee | Refusal]) -> None:

@@ -35,9 +35,11 @@ def refuse_mixing_layers(model: nn.Module) -> None:
 def replace_batch_norm(model: nn.Module, groups: int = 32) -> nn.Module:
     """A copy of the model with every batch normalisation replaced by a fresh GroupNorm.
 
+    At most ``groups`` groups, of four channels or more where there are so many.
+
     Example:
-        >>> replace_batch_norm(nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8)))[1]
-        GroupNorm(8, 8, eps=1e-05, affine=True)
+        >>> replace_batch_norm(nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8)))[1].num_groups
+        2
     """
     model = copy.deepcopy(model)
     if isinstance(model, _BatchNorm):
@@ -51,6 +53,7 @@ def replace_batch_norm(model: nn.Module, groups: int = 32) -> nn.Module:
 
 def _group_norm(layer: _BatchNorm, groups: int) -> nn.GroupNorm:
     channels = layer.num_features
+    groups = max(1, min(groups, channels // 4))
     while channels % groups:
         groups -= 1
     return nn.GroupNorm(groups, channels, eps=layer.eps, affine=layer.affine)

@@ -147,6 +147,10 @@ class BallsInBinsStep:
         _check_count("bins", self.bins)
 
     @property
+    def probability(self) -> float:
+        return 1 / self.bins
+
+    @property
     def noise_multiplier(self) -> float:
         return merged_noise_multiplier(self.queries)
 

@@ -63,12 +63,14 @@ class Ledger:
     """All that accountants may look at.
 
     ``hypothetical`` marks a ledger of steps that were never run, as in ``tacit account --poisson``. ``planned_steps``
-    is what runs declared before they started; a smaller number of charged steps means that a run stopped early.
+    is what runs declared before they started; fewer charged steps mean that a run stopped early. ``runs`` is how
+    many there were: the settings of a later one may have been chosen after seeing an earlier one's outputs.
     """
 
     header: LedgerHeader = field(default_factory=LedgerHeader)
     charges: tuple[Charge, ...] = ()
     planned_steps: int = 0
+    runs: int = 0
     hypothetical: bool = False
 
     @classmethod
@@ -85,7 +87,7 @@ class Ledger:
         if header is None:
             neighbours: Neighbours = charges[0].event.neighbours if charges else "add_remove"
             header = LedgerHeader(neighbours=neighbours)
-        return cls(header, charges, sum(charge.steps for charge in charges), hypothetical=True)
+        return cls(header, charges, sum(charge.steps for charge in charges), 1, hypothetical=True)
 
     @property
     def steps(self) -> int:

@@ -25,6 +25,7 @@ class Replay:
         self._header: LedgerHeader | None = None
         self._blocks: dict[int, tuple[Charge, ...]] = {}
         self._planned = 0
+        self._runs = 0
         self._count = 0
 
     def apply(self, record: Mapping[str, Any]) -> None:
@@ -51,6 +52,7 @@ class Replay:
                 self._blocks[record["reserve"]] = _first_steps(block, record["steps"])
             case "note":
                 self._planned += record.get("planned_steps", 0)
+                self._runs += "planned_steps" in record
             case "checkpoint" | "release":
                 pass
             case kind:
@@ -69,7 +71,7 @@ class Replay:
         if self._header is None:
             raise LedgerError("a ledger without an 'open' record says nothing")
         charges = tuple(charge for block in self._blocks.values() for charge in block if charge.steps)
-        return Ledger(self._header, charges, planned_steps=self._planned)
+        return Ledger(self._header, charges, planned_steps=self._planned, runs=self._runs)
 
 
 def _first_steps(block: tuple[Charge, ...], steps: int) -> tuple[Charge, ...]:

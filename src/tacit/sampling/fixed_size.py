@@ -1,5 +1,6 @@
 """Fixed-size sampling without replacement, for a public population."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -38,6 +39,10 @@ class FixedSizeSampling:
     def implied_size(self) -> float:
         return self.population
 
+    @property
+    def steps_per_pass(self) -> int:
+        return 1
+
     def event(self, queries: tuple[GaussianSumQuery, ...]) -> FixedSizeSample:
         return FixedSizeSample(size=self.size, population=self.population, queries=queries)
 
@@ -45,8 +50,9 @@ class FixedSizeSampling:
         if population != self.population:
             raise InputError(f"the declared population is {self.population}, the data set holds {population} units")
 
-    def draw(self, population: int, randomness: Randomness) -> npt.NDArray[np.int64]:
+    def draws(self, population: int, randomness: Randomness) -> Iterator[npt.NDArray[np.int64]]:
         """The units with the ``size`` smallest words: every set of that size is equally likely."""
         self.check_population(population)
-        words = randomness.words("sampling", population)
-        return np.sort(np.argpartition(words, self.size - 1)[: self.size])
+        while True:
+            words = randomness.words("sampling", population)
+            yield np.sort(np.argpartition(words, self.size - 1)[: self.size])

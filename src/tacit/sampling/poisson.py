@@ -1,5 +1,6 @@
 """Poisson sampling: every unit takes part independently with the same probability."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -51,16 +52,21 @@ class PoissonSampling:
         """The number of units that the two declared numbers imply."""
         return self.expected_size / self.probability
 
+    @property
+    def steps_per_pass(self) -> int:
+        return 1
+
     def event(self, queries: tuple[GaussianSumQuery, ...]) -> PoissonSample:
         return PoissonSample(probability=float(self.probability), queries=queries)
 
     def check_population(self, population: int) -> None:
         """Nothing to check: the real number of units is private here and must not change what happens."""
 
-    def draw(self, population: int, randomness: Randomness) -> npt.NDArray[np.int64]:
-        """The drawn units, ascending. Unit i looks only at word i, so that adding a unit does not shift the others."""
-        words = randomness.words("sampling", population)
-        if self.probability == 1:
-            return np.arange(population)
+    def draws(self, population: int, randomness: Randomness) -> Iterator[npt.NDArray[np.int64]]:
+        """The drawn units of each step. Unit i looks only at word i: adding a unit does not shift the others."""
         # Exact integer threshold, rounded down: the true rate is never above the recorded one.
-        return np.flatnonzero(words < np.uint64(int(Fraction(self.probability) * 2**64)))
+        threshold = int(Fraction(self.probability) * 2**64)
+        while True:
+            words = randomness.words("sampling", population)
+            everybody = threshold == 2**64
+            yield np.arange(population) if everybody else np.flatnonzero(words < np.uint64(threshold))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -31,6 +32,7 @@ class TrainingPlan:
         dataset_size: the declared number of units; must agree with the sampling within 1 %.
         physical_batch: how many records are processed at once; changes speed and memory only.
         block: how many steps are charged ahead.
+        schedule: "adaptive" if noise, rate, stop or later runs may follow outputs; a Renyi filter guards the budget.
         assumptions: sentences that every statement about this run has to repeat.
     """
 
@@ -45,6 +47,7 @@ class TrainingPlan:
     dataset_size: int | None = None
     physical_batch: int = 256
     block: int = BLOCK
+    schedule: Literal["fixed", "adaptive"] = "fixed"
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -68,6 +71,7 @@ class TrainingPlan:
             dataset_size=self.dataset_size or max(1, round(self.sampling.implied_size)),
             epsilon=None if self.budget is None else self.budget.epsilon,
             delta=None if self.budget is None else self.budget.delta,
+            schedule=self.schedule,
             randomness=randomness.kind,
             assumptions=self.assumptions,
         )

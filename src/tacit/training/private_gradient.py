@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import nn
@@ -30,7 +30,7 @@ class PrivateGradient:
         losses: ``losses(model, batch) -> Tensor[records]``, one loss per record.
         sampling, clipping, noise: what the mechanism does.
         ledger: the file that records what was released.
-        unit, budget, dataset, dataset_size, physical_batch, block: see :class:`TrainingPlan`.
+        unit, budget, dataset, dataset_size, physical_batch, block, schedule, assumptions: see :class:`TrainingPlan`.
         randomness: secure by default.
         example: a small public batch, for models that do not run on generated inputs.
 
@@ -68,6 +68,7 @@ class PrivateGradient:
         dataset_size: int | None = None,
         physical_batch: int = 256,
         block: int = BLOCK,
+        schedule: Literal["fixed", "adaptive"] = "fixed",
         assumptions: tuple[str, ...] = (),
         randomness: Randomness | None = None,
         example: Batch | None = None,
@@ -84,6 +85,7 @@ class PrivateGradient:
             dataset_size=dataset_size,
             physical_batch=physical_batch,
             block=block,
+            schedule=schedule,
             assumptions=assumptions,
         )
         self._losses = ModelLosses(model, losses)

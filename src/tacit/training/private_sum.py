@@ -51,7 +51,7 @@ class PrivateSum:
         self._stddev = stddev
         self._example = example
         self._checked = False
-        self._gate = None if plan.budget is None else BudgetGate(plan.budget)
+        self._gate: BudgetGate | None = None
         self._mechanism = self._build_mechanism()
         if isinstance(losses, ModelLosses):
             refuse_mixing_layers(losses.model)
@@ -73,13 +73,22 @@ class PrivateSum:
         if plan.unit.unit != "record" and source.views is not None:
             raise InputError("views are averaged per record; with users or microbatches give the rows themselves")
         self._check_schema(source)
+        if plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
+            self._gate = BudgetGate(
+                plan.budget, plan=self._charges(0, _whole_passes(steps, plan.sampling.steps_per_pass))
+            )
         blocks: list[tuple[int, int]] = []
 
+        size = _whole_passes(plan.block, plan.sampling.steps_per_pass)
+
         def draws() -> Iterator[DrawnRows]:
+            drawn = plan.sampling.draws(units, self._randomness)
             for step in range(steps):
-                if step % plan.block == 0:
-                    blocks.append(self._reserve(step, min(plan.block, steps - step)))
-                yield plan.unit.rows_of(plan.sampling.draw(units, self._randomness), rows, users)
+                if step % size == 0:
+                    blocks.append(
+                        self._reserve(step, min(size, _whole_passes(steps - step, plan.sampling.steps_per_pass)))
+                    )
+                yield plan.unit.rows_of(next(drawn), rows, users)
 
         self.ledger_file.plan(steps)
         begun = 0
@@ -129,18 +138,23 @@ class PrivateSum:
 
     def _reserve(self, step: int, count: int) -> tuple[int, int]:
         """Check the budget, then charge the next ``count`` steps; equal neighbours in the schedule share an entry."""
-        events = [self.plan.sampling.event(self._mechanism_at(step + ahead).queries) for ahead in range(count)]
-        charges = [Charge(event, len(list(same))) for event, same in groupby(events)]
+        charges = self._charges(step, count)
         if self._gate is not None:
             self._gate(self.ledger, charges)
         return self.ledger_file.reserve(charges), count
 
+    def _charges(self, step: int, count: int) -> list[Charge]:
+        if self._stddev is None:  # the same event at every step
+            return [Charge(self.plan.sampling.event(self._mechanism.queries), count)]
+        events = [self.plan.sampling.event(self._mechanism_at(step + ahead).queries) for ahead in range(count)]
+        return [Charge(event, len(list(same))) for event, same in groupby(events)]
+
     def _settle(self, blocks: list[tuple[int, int]], begun: int) -> None:
         for number, reserved in blocks:
-            used = min(begun, reserved)
+            used = min(_whole_passes(begun, self.plan.sampling.steps_per_pass), reserved)
             if used < reserved:
                 self.ledger_file.settle(number, used)
-            begun -= used
+            begun = max(0, begun - used)
 
     def _check_schema(self, source: DataSource) -> None:
         if self._checked:
@@ -153,3 +167,8 @@ class PrivateSum:
             like = one if source.views is None else map_tensors(lambda tensor: tensor[:, 0], one)
             check_records_stay_apart(self._losses, params, like)
         self._checked = True
+
+
+def _whole_passes(steps: int, steps_per_pass: int) -> int:
+    """Steps that are drawn together are charged together, so that no later pass is taken for the rest of this one."""
+    return -(-steps // steps_per_pass) * steps_per_pass

@@ -2,13 +2,13 @@
 
     delta(eps) = 1/(2 pi i) * integral over Re z = c of exp(K(z) - z eps) / (z (z+1)) dz            (maths.md 3)
 
-By Poisson summation the sum with spacing 2 pi/U equals the sum over all integers j of exp(c j U) delta(eps + j U): an upper
-bound. What is left out above the last node is bounded by the decay of the moments, or by smoothing:
+By Poisson summation the sum with spacing 2 pi/U equals the sum over all integers j of exp(c j U) delta(eps + j U): an
+upper bound. What is left out above the last node is bounded by the decay of the moments, or by smoothing:
 
 Smoothing. Composing one more Gaussian mechanism, of mu = tau, can only raise delta: delta <= delta_tau, and K gains
-tau^2 z (z+1)/2, which cuts off the line. As a function of v = tau^2 that is the price of a call, whose derivative is an
-average of v^(-1/2) exp(-u^2/(2v) - v/8) (times what does not depend on v) over u = L - eps, so the ratio of its integral
-over (0, v) to that over (v, 2v) is largest at u = 0, where it is below (1 + sqrt 2) exp(v/4). Hence
+tau^2 z (z+1)/2, which cuts off the line. As a function of v = tau^2 that is the price of a call, whose derivative is
+an average of v^(-1/2) exp(-u^2/(2v) - v/8) (times what does not depend on v) over u = L - eps, so the ratio of its
+integral over (0, v) to that over (v, 2v) is largest at u = 0, where it is below (1 + sqrt 2) exp(v/4). Hence
 
     delta_tau - (1 + sqrt 2) exp(tau^2/4) (delta_(sqrt 2 tau) - delta_tau) <= delta <= delta_tau,
 
@@ -24,6 +24,7 @@ from tacit.accountants.pld.events import Floats, Steps
 from tacit.accountants.pld.loss import UNIT
 from tacit.accountants.pld.moments import Complexes, Line, Moments, moments_on_line
 from tacit.accountants.pld.saddle import Cumulants, Direction, tilt_of
+from tacit.errors import RefusedError
 
 _CHUNK = 2_000_000
 
@@ -76,6 +77,8 @@ class Contour:
     def bounds(self, epsilons: Floats) -> tuple[Floats, Floats]:
         """Certified lower and upper bounds of delta at each epsilon."""
         value, error = _sum(self.shape, self.plain, epsilons)
+        if np.any(value + error < 0):  # the sum is one of positive terms: a negative one refutes the error bound
+            raise RefusedError("a contour integral missed its error bound; please report this ledger")
         upper = np.clip(value + error, 0.0, 1.0)
         lower = value - error - _aliases(self.shape, self.plain, epsilons)
         if self.smoother is not None:
@@ -90,11 +93,12 @@ def contour(steps: Steps, direction: Direction, shape: Shape) -> Contour:
     line = Line(tilt_of(direction, shape.peak.c), shape.spacing, shape.size)
     log_ratio, relative_error, log_scale = np.zeros(shape.size, complex), np.zeros(shape.size), 0.0
     if steps.size:
-        moments = moments_on_line(steps.probabilities, steps.noise_multipliers, line)
+        moments = moments_on_line(steps.probabilities, steps.noise_multipliers, line, steps.caps)
         log_ratio, relative_error = compose(moments, steps.counts)
         log_scale = float(steps.counts @ moments.log_peak)
         # the moments at the peak are known to a relative error of their own
-        relative_error = relative_error + np.expm1(shape.peak.error) * np.exp(log_ratio.real)
+        doubt = steps.counts @ (np.log1p(2 * moments.errors[:, 0]) + 2e-15 * np.abs(moments.log_peak))
+        relative_error = relative_error + np.expm1(min(float(doubt), 1.0)) * (np.exp(log_ratio.real) + relative_error)
     if direction == "add":
         log_ratio = log_ratio.conj()  # a = -z runs downwards when z runs upwards
     plain = _series(steps, shape, log_ratio, relative_error, log_scale, shape.tau**2)
@@ -105,17 +109,17 @@ def contour(steps: Steps, direction: Direction, shape: Shape) -> Contour:
 def compose(moments: Moments, counts: Floats) -> tuple[Complexes, Floats]:
     """log of the product of ratios^count, and a bound of the error of that product (not of its logarithm).
 
-    |prod M'^n - prod M^n| <= prod (|M'| + e)^n - prod |M'|^n when every |M - M'| <= e.
+    |prod M'^n - prod M^n| <= prod (|M'| + e)^n - prod |M'|^n when every |M - M'| <= e, and no true |M| exceeds 1.
     """
     moduli = np.maximum(np.abs(moments.ratios), 1e-300)
-    logs = counts @ np.log(np.where(moduli > 1e-300, moments.ratios, 1e-300))
+    logs: Complexes = counts.astype(np.complex128) @ np.log(np.where(moduli > 1e-300, moments.ratios, 1e-300))
     growth = counts @ np.log1p(moments.errors / moduli)
     rounding = 8 * UNIT * (counts @ (np.abs(np.log(moduli)) + math.pi) + 8)
     size = logs.real
     error = np.where(
         growth < 1e-2,
         np.exp(size) * np.expm1(np.minimum(growth, 1.0)),
-        np.exp(np.minimum(size + growth, math.log1p(1e-9) + growth[0])),
+        np.minimum(np.exp(np.minimum(size + growth, 1.0)), 1 + np.exp(size)),
     )
     return logs, error + np.exp(size) * rounding
 
@@ -125,11 +129,12 @@ def _series(
 ) -> _Series:
     """Multiply by the Gaussian factors and by 1/(z (z+1)); bound the nodes that are left out by the decay there."""
     c, y = shape.peak.c, shape.heights
-    z = c + 1j * y
+    z: Complexes = (c + 1j * y).astype(np.complex128)
     square = steps.gaussian_square + smoothing
     gaussian = square * (1j * y * (2 * c + 1) - y**2) / 2
     damping = np.exp(gaussian.real) / np.abs(z * (z + 1))
-    coefficients = np.exp(log_ratio + gaussian) / (z * (z + 1)) * (shape.spacing / math.pi)
+    coefficients: Complexes = np.exp(log_ratio + gaussian).astype(np.complex128) / (z * (z + 1))
+    coefficients *= shape.spacing / math.pi
     coefficients[0] *= 0.5
     moduli = np.abs(coefficients)
     error = float(damping @ relative_error) * (shape.spacing / math.pi)

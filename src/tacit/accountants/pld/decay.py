@@ -36,7 +36,7 @@ def tails_from_decay(decay: Floats, heights: Floats, square: float, spacing: flo
     following = np.append(heights[1:], math.inf)
     # the nodes of an interval are a sum below the integral of 1/y^2 that starts one spacing early
     length = 1 / heights - 1 / following + spacing / heights**2
-    terms = decay - square * heights**2 / 2 + np.log(length / math.pi)
+    terms = decay - np.minimum(square * heights, 1e200 / heights) * heights / 2 + np.log(length / math.pi)
     result: Floats = np.logaddexp.accumulate(terms[::-1])[::-1] + 1e-12
     return result
 
@@ -46,37 +46,37 @@ def log_decay(steps: Steps, tilt: float, heights: Floats) -> Floats:
     total = np.zeros(len(heights))
     for start in range(0, steps.size, _ROWS):
         rows = slice(start, start + _ROWS)
-        q, m = steps.probabilities[rows], steps.noise_multipliers[rows]
-        bound = np.minimum(_by_parts(q, m, tilt, heights), _by_moments(q, m, tilt, heights))
+        law = (steps.probabilities[rows], steps.noise_multipliers[rows], steps.caps[rows])
+        bound = np.minimum(_by_parts(*law, tilt, heights), _by_moments(*law, tilt, heights))
         total += steps.counts[rows] @ np.log(np.clip(bound, 1e-9, 1.0))
     return total
 
 
-def _by_moments(q: Floats, m: Floats, tilt: float, heights: Floats) -> Floats:
+def _by_moments(q: Floats, m: Floats, caps: Floats, tilt: float, heights: Floats) -> Floats:
     """The quartic bound on each interval; a convex function of y^2 is largest at an end."""
-    second, fourth = central_moments(q, m, tilt)
+    second, fourth = central_moments(q, m, caps, tilt)
     y = np.append(heights, math.inf)
     with np.errstate(over="ignore", invalid="ignore"):
         bound = 1 - y**2 * second[:, None] + y**4 * (fourth + 3 * second**2)[:, None] / 12
     bound[:, -1] = math.inf
     largest = np.maximum(bound[:, :-1], bound[:, 1:])
-    # 1e-15 covers rounding and the mass outside the window
-    result: Floats = np.sqrt(np.clip(largest, 0.0, 1.0)) + 1e-15
+    # 2e-14 covers rounding, the mass outside the window and (on a line that may be used) the one at a cap
+    result: Floats = np.sqrt(np.clip(largest, 0.0, 1.0)) + 2e-14
     return result
 
 
-def _by_parts(q: Floats, m: Floats, tilt: float, heights: Floats) -> Floats:
+def _by_parts(q: Floats, m: Floats, caps: Floats, tilt: float, heights: Floats) -> Floats:
     """min over x0 of 1 - p + V/y, which falls with y; 1e-9 keeps its rounding on the safe side."""
-    mass, variation = _mass_and_variation(q, m, tilt)
+    mass, variation = _mass_and_variation(q, m, caps, tilt)
     bound = np.empty((len(q), len(heights)))
     for index, height in enumerate(heights):
         bound[:, index] = (1 - mass + variation / height).min(axis=1)
     return bound + 1e-9
 
 
-def _mass_and_variation(q: Floats, m: Floats, tilt: float) -> tuple[Floats, Floats]:
+def _mass_and_variation(q: Floats, m: Floats, caps: Floats, tilt: float) -> tuple[Floats, Floats]:
     """A lower bound of p and an upper bound of V for x0 at each point of a grid, one row for each step."""
-    low, high = window(q, m, np.full(len(q), tilt))
+    low, high = window(q, m, np.full(len(q), tilt), caps)
     spacing = ((high - low) / (_POINTS - 1))[:, None]
     x = low[:, None] + spacing * np.arange(_POINTS)
     noise = m[:, None]
@@ -95,10 +95,10 @@ def _mass_and_variation(q: Floats, m: Floats, tilt: float) -> tuple[Floats, Floa
     least = np.maximum(cells.sum(axis=1, keepdims=True), 1e-290)
     density = weight * noise**2 / (np.maximum(loss.share, 1e-290) * least)
     # (log g)' = (-x - 1 + (a + 1) s)/m^2 has at most three zeros: at most two maxima and one minimum between points;
-    # 1e-15 covers what lies outside the window
+    # 1e-15 covers what lies outside the window, the last density the jump to 0 where the window ends at a cap
     largest = np.maximum.accumulate(density[:, ::-1], axis=1)[:, ::-1]
     outside = 1e-15 * noise**2 / (loss.share[:, -1:] * least)
-    hidden = largest * (4 * (above - 1) + 2 * (1 - below)) + outside
+    hidden = largest * (4 * (above - 1) + 2 * (1 - below)) + outside + density[:, -1:]
     return mass, density + _beyond(np.abs(np.diff(density, axis=1))) + hidden
 
 

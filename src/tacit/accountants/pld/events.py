@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from tacit.errors import InputError
 
@@ -55,12 +56,14 @@ class Steps:
         probabilities, noise_multipliers, counts: one entry for each distinct subsampled step (q < 1).
         gaussian_square: mu^2 = sum of count / z^2 over the steps with q = 1; together they are one Gaussian mechanism
             with mu, whatever the order, because Gaussian privacy losses add up to a Gaussian one.
+        caps: the noise x of each step is cut off above this; the mass beyond is charged to delta in full, see ``cut``.
     """
 
     probabilities: Floats
     noise_multipliers: Floats
     counts: Floats
     gaussian_square: float
+    caps: Floats
 
     @property
     def size(self) -> int:
@@ -82,4 +85,17 @@ def merge(events: Sequence[PoissonGaussian]) -> Steps:
     rows = [(q, m, n) for (q, m), n in sorted(merged.items()) if n > 0 and q < 1]
     square = math.fsum(n / m**2 for (q, m), n in merged.items() if n > 0 and q >= 1)
     table = np.array(rows, dtype=np.float64).reshape(-1, 3)
-    return Steps(table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy(), square)
+    caps = np.full(len(table), np.inf)
+    return Steps(table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy(), square, caps)
+
+
+def cut(steps: Steps, dropped: float) -> Steps:
+    """Cut off noise so large that all steps together meet it with probability at most ``dropped`` (remove direction).
+
+    Large moments of the loss come from noise that no run will ever see: without it the line of integration may lie
+    where the losses of real runs are. P(x > cap) = (1-q) Phi(-cap/m) + q Phi(-(cap-1)/m), half of the share for each.
+    """
+    q, m = steps.probabilities, steps.noise_multipliers
+    share = dropped / max(steps.total, 1.0) / 2
+    caps = np.maximum(-m * ndtri(share), 1 - m * ndtri(np.minimum(share / q, 0.5))) * (1 + 1e-9)
+    return replace(steps, caps=caps)

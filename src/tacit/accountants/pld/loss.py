@@ -12,7 +12,7 @@ UNIT = 2.0**-53  # half the distance from 1 to the next float
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """rho(x) = log(1 - q + q exp((2x-1)/(2 m^2))), the log likelihood ratio of (1-q) N(0, m^2) + q N(1, m^2) to N(0, m^2).
+    """rho(x) = log(1 - q + q exp((2x-1)/(2 m^2))), the log ratio of (1-q) N(0, m^2) + q N(1, m^2) to N(0, m^2).
 
     Args:
         value: rho.

@@ -52,28 +52,35 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """Trapezoid points of several steps: normalised weights, losses, and the error error + error_slope |Im a|."""
+    """Trapezoid points of several steps: normalised weights and losses.
+
+    The error of a moment is error + error_slope |Im a|; ``end`` is the part of it due to a cap.
+    """
 
     weights: Floats
     losses: Floats
     log_peak: Floats
     error: Floats
     error_slope: Floats
+    end: Floats
 
 
-def moments_on_line(probabilities: Floats, noise_multipliers: Floats, line: Line) -> Moments:
+def moments_on_line(
+    probabilities: Floats, noise_multipliers: Floats, line: Line, caps: Floats | None = None
+) -> Moments:
     """Evaluate E[exp(a rho)] of every step on every point of the line, with a proved error.
 
     The trapezoid rule in x needs more points the higher the line (see ``step``), so the line is cut into bands whose
     top doubles. Within a band the points are k = first + i B + j, and exp(i y rho) is a product of two factors, so that
-    the sum over x is a matrix product.
+    the sum over x is a matrix product. With ``caps`` the expectation is over x below the cap only.
     """
     size = len(probabilities)
+    ends = np.full(size, np.inf) if caps is None else caps
     ratios = np.empty((size, line.size), dtype=np.complex128)
     errors, log_peak, heights = np.empty((size, line.size)), np.zeros(size), line.heights
     for low, high in _bands(line, float(noise_multipliers.min())):
         for rows in _chunks(probabilities, noise_multipliers, line, high):
-            points = _points(probabilities[rows], noise_multipliers[rows], line.tilt, line.spacing * high)
+            points = _points(probabilities[rows], noise_multipliers[rows], ends[rows], line.tilt, line.spacing * high)
             ratios[rows, low:high] = _waves(points, line.spacing, low, high)
             if low == 0:
                 log_peak[rows] = points.log_peak
@@ -81,31 +88,36 @@ def moments_on_line(probabilities: Floats, noise_multipliers: Floats, line: Line
     return Moments(log_peak, ratios, errors)
 
 
-def real_moments(probabilities: Floats, noise_multipliers: Floats, tilt: float) -> tuple[Floats, Floats, Floats, Floats]:
-    """F, F', F'' of every step at the real point ``tilt``, and a bound of the error of F."""
+def real_moments(
+    probabilities: Floats, noise_multipliers: Floats, caps: Floats, tilt: float
+) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """F, F', F'' of every step at the real point ``tilt``, what to add to F for an upper bound of it, and of that the
+    part due to a cap."""
     size = len(probabilities)
-    result = np.empty((4, size))
+    result = np.empty((5, size))
     for rows in _chunks(probabilities, noise_multipliers, Line(tilt, 0.0, 1), 1):
-        points = _points(probabilities[rows], noise_multipliers[rows], tilt, 0.0)
+        points = _points(probabilities[rows], noise_multipliers[rows], caps[rows], tilt, 0.0)
         mean = (points.weights * points.losses).sum(axis=1)
         variance = (points.weights * (points.losses - mean[:, None]) ** 2).sum(axis=1)
-        result[:, rows] = points.log_peak, mean, variance, 2 * points.error
-    return result[0], result[1], result[2], result[3]
+        result[:, rows] = points.log_peak, mean, variance, np.log1p(2 * points.error), points.end
+    return result[0], result[1], result[2], result[3], result[4]
 
 
-def central_moments(probabilities: Floats, noise_multipliers: Floats, tilt: float) -> tuple[Floats, Floats]:
+def central_moments(
+    probabilities: Floats, noise_multipliers: Floats, caps: Floats, tilt: float
+) -> tuple[Floats, Floats]:
     """A lower bound of the second and an upper bound of the fourth central moment of rho within the window.
 
-    The trapezoid rule is exact here to far better than 1e-6, but for the ends of the window, where the weight is below
-    1e-17: their share is put on the safe side.
+    The trapezoid rule is exact here to far better than 1e-6, but for the ends of the window, where the weight is tiny:
+    their share is put on the safe side.
     """
     result = np.empty((2, len(probabilities)))
     for rows in _chunks(probabilities, noise_multipliers, Line(tilt, 0.0, 1), 1):
-        points = _points(probabilities[rows], noise_multipliers[rows], tilt, 0.0)
+        points = _points(probabilities[rows], noise_multipliers[rows], caps[rows], tilt, 0.0)
         losses = points.losses - (points.weights * points.losses).sum(axis=1, keepdims=True)
         end = np.abs(losses[:, [0, -1]]).max(axis=1)
-        result[0, rows] = (1 - 1e-6) * (points.weights * losses**2).sum(axis=1) - 1e-16 * end**2
-        result[1, rows] = (1 + 1e-6) * (points.weights * losses**4).sum(axis=1) + 1e-16 * end**4
+        result[0, rows] = (1 - 1e-6) * (points.weights * losses**2).sum(axis=1) - (1e-16 + points.end) * end**2
+        result[1, rows] = (1 + 1e-6) * (points.weights * losses**4).sum(axis=1) + (1e-16 + points.end) * end**4
     return np.maximum(result[0], 0.0), result[1]
 
 
@@ -120,23 +132,21 @@ def _bands(line: Line, smallest_noise: float) -> Iterator[tuple[int, int]]:
 
 def _chunks(q: Floats, m: Floats, line: Line, high: int) -> Iterator[slice]:
     """Slices of steps of bounded memory."""
-    tilt = np.full(1, line.tilt)
-    width = 18 * m + abs(line.tilt) + 1
-    points = float((width / step(m, np.broadcast_to(tilt, m.shape), line.spacing * high)).max())
-    rows = max(1, int(_CHUNK / (min(points, _MOST_POINTS) * (1 + 2 * np.sqrt(high)))))
+    points = float((18 * m / step(m, np.full(len(m), line.tilt), line.spacing * high)).max())
+    rows = max(1, int(_CHUNK / (points + min(points, 512) * 2 * np.sqrt(high))))
     for start in range(0, len(q), rows):
         yield slice(start, min(start + rows, len(q)))
 
 
-def _points(q: Floats, m: Floats, tilt: float, height: float) -> _Points:
+def _points(q: Floats, m: Floats, caps: Floats, tilt: float, height: float) -> _Points:
     """The trapezoid points for heights up to ``height``, normalised so that the weights of a step add up to 1."""
     tilts = np.full(len(q), tilt)
-    low, high = window(q, m, tilts)
+    low, high = window(q, m, tilts, caps)
     number = int(np.ceil(((high - low) / step(m, tilts, height)).max()))
     if number > _MOST_POINTS:
         raise RefusedError(f"a moment at height {height:g} needs {number} points, more than {_MOST_POINTS}")
     spacing = (high - low) / number
-    x = low[:, None] + spacing[:, None] * np.arange(number + 1)
+    x = low[:, None] + spacing[:, None] * (np.arange(number) + 0.5)
     loss = loss_at(x, q[:, None], m[:, None])
     log_noise = x**2 / (2 * m[:, None] ** 2)
     log_weight = tilt * loss.value - log_noise
@@ -148,25 +158,42 @@ def _points(q: Floats, m: Floats, tilt: float, height: float) -> _Points:
     # expected rounding of the exponents under the weights, then of the sum and the products
     scale = (weights * loss.scale).sum(axis=1)
     exponent = 10 * (weights * log_noise).sum(axis=1) + 15 * abs(tilt) * scale + np.abs(log_peak) + 8
-    error = UNIT * (exponent + 2 * (number + 64)) + QUADRATURE_ERROR
-    return _Points(weights, loss.value, log_peak, error, 15 * UNIT * scale)
+    # where the window ends at a cap, the vertical ends of the strip add at most pi m^2/20 times w there: the midpoints
+    # damp exp(i y rho) upwards by exp(-40 theta/theta*)
+    exponent_end = tilt * loss_at(high, q, m).value - high**2 / (2 * m**2) - shift
+    end = 0.16 * m**2 * np.exp(np.minimum(exponent_end, 0.0)) / (spacing * total) * (high >= caps - 1e-6 * m)
+    length = _block(number) + number / _block(number) + 48
+    error = UNIT * (exponent + 2 * length) + QUADRATURE_ERROR + end
+    return _Points(weights, loss.value, log_peak, error, 15 * UNIT * scale, end)
 
 
 def _waves(points: _Points, spacing: float, low: int, high: int) -> Complexes:
-    """sum over x of weight * exp(i k spacing rho) for k in [low, high), as a product of two matrices."""
+    """sum over x of weight * exp(i k spacing rho) for k in [low, high), as products of two matrices.
+
+    The sum is cut into blocks: rounding grows with the length of a block plus their number, not with all points.
+    """
     columns = int(np.ceil(np.sqrt(high - low)))
     rows = -(-(high - low) // columns)
-    fine = _powers(points.losses, spacing, columns, np.ones((len(points.losses), 1)))
-    start = points.weights * _phase(points.losses * (low * spacing))
-    coarse = _powers(points.losses, spacing * columns, rows, start[:, None, :])
-    table = np.matmul(coarse, fine.transpose(0, 2, 1))
-    return table.reshape(len(points.losses), -1)[:, : high - low]
+    size, number = points.losses.shape
+    table = np.zeros((size, rows, columns), dtype=np.complex128)
+    block = _block(number)
+    for start in range(0, number, block):
+        losses, weights = points.losses[:, start : start + block], points.weights[:, start : start + block]
+        fine = _powers(losses, spacing, columns, np.ones(losses.shape))
+        coarse = _powers(losses, spacing * columns, rows, weights * _phase(losses * (low * spacing)))
+        table += np.matmul(coarse, fine.transpose(0, 2, 1))
+    return table.reshape(size, -1)[:, : high - low]
+
+
+def _block(number: int) -> int:
+    """The points summed in one product: about as many as there are products."""
+    return int(np.clip(np.sqrt(number), 32, 512))
 
 
 def _powers(losses: Floats, spacing: float, number: int, start: Complexes | Floats) -> Complexes:
     """start * exp(i k spacing rho) for k < number, by doubling: log2(number) exponentials instead of number."""
     result = np.empty((len(losses), number, losses.shape[1]), dtype=np.complex128)
-    result[:, :1] = start if start.ndim == 3 else start[:, :, None]
+    result[:, 0] = start
     done = 1
     while done < number:
         more = min(done, number - done)

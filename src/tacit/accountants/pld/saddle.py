@@ -14,17 +14,19 @@ from tacit.errors import RefusedError
 Direction = Literal["remove", "add"]
 
 _LEAST, _MOST = 1e-7, 1e8
+_AT_CAP = 1e-14  # with more mass at a cap the trapezoid rule is not exact enough for a line
 
 
 @dataclass(frozen=True, slots=True)
 class Cumulants:
-    """K, K', K'' of the privacy loss at a real point c, and a bound of the error of K."""
+    """K, K', K'' of the privacy loss at a real point c, a bound of the error of K, and how much mass sits at a cap."""
 
     c: float
     value: float
     first: float
     second: float
     error: float
+    end: float
 
     def log_chernoff(self, epsilon: float) -> float:
         """An upper bound of log delta: (1 - e^-u)_+ <= e^(cu) c^c/(c+1)^(c+1) for every u."""
@@ -48,14 +50,15 @@ def tilt_of(direction: Direction, c: float) -> float:
 def cumulants(steps: Steps, direction: Direction, c: float) -> Cumulants:
     """K(c) = sum of count * F(a) + mu^2 c (c+1)/2, and its derivatives."""
     square = steps.gaussian_square
-    value, first, second, error = square * c * (c + 1) / 2, square * (c + 0.5), square, 0.0
+    value, first, second, error, end = square * c * (c + 1) / 2, square * (c + 0.5), square, 0.0, 0.0
     if steps.size:
         sign = 1.0 if direction == "remove" else -1.0
-        rows = real_moments(steps.probabilities, steps.noise_multipliers, tilt_of(direction, c))
-        sums = [float(steps.counts @ row) for row in rows]
+        rows = real_moments(steps.probabilities, steps.noise_multipliers, steps.caps, tilt_of(direction, c))
+        sums = [float(steps.counts @ row) for row in rows[:4]]
         value, first, second, error = value + sums[0], first + sign * sums[1], second + sums[2], sums[3]
         error += 1e-15 * float(steps.counts @ np.abs(rows[0]))
-    return Cumulants(c, value, first, second, error + 1e-15 * abs(value))
+        end = float(rows[4].max())
+    return Cumulants(c, value, first, second, error + 1e-15 * abs(value), end)
 
 
 class RealAxis:
@@ -67,11 +70,15 @@ class RealAxis:
 
     def at(self, c: float) -> Cumulants:
         if c not in self._seen:
-            try:
-                self._seen[c] = cumulants(self.steps, self.direction, c)
-            except RefusedError:  # out of reach: an infinite K says nothing, and says it safely
-                self._seen[c] = Cumulants(c, math.inf, math.inf, math.inf, 0.0)
+            self._seen[c] = self._evaluate(c)
         return self._seen[c]
+
+    def _evaluate(self, c: float) -> Cumulants:
+        """Out of reach K is infinite: that says nothing, and says it safely."""
+        try:
+            return cumulants(self.steps, self.direction, c)
+        except RefusedError:
+            return Cumulants(c, math.inf, math.inf, math.inf, 0.0, math.inf)
 
     def seen(self) -> list[Cumulants]:
         return list(self._seen.values())
@@ -102,14 +109,19 @@ class RealAxis:
         The lower end is returned: a little too low costs a few nodes, but above the zero K can grow at once, where the
         record's own Gaussian takes over the moments.
         """
+
+        def too_high(c: float) -> bool:
+            point = self.at(c)
+            return point.end > _AT_CAP or rising(point) > 0
+
         low = high = self._guess()
-        while rising(self.at(high)) < 0 and high < _MOST:
+        while not too_high(high) and high < _MOST:
             low, high = high, high * 2
-        while rising(self.at(low)) > 0 and low > _LEAST:
+        while too_high(low) and low > _LEAST:
             low, high = low / 2, low
         while high / low > 1.03:
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if rising(self.at(middle)) < 0 else (low, middle)
+            low, high = (low, middle) if too_high(middle) else (middle, high)
         return self.at(low)
 
     def _guess(self) -> float:

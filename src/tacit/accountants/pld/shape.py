@@ -6,18 +6,25 @@ import numpy as np
 
 from tacit.accountants.pld.contour import Shape
 from tacit.accountants.pld.decay import log_decay, tails_from_decay
-from tacit.accountants.pld.events import Steps
+from tacit.accountants.pld.events import Floats, Steps
 from tacit.accountants.pld.saddle import Cumulants, RealAxis, tilt_of
-from tacit.accountants.pld.window import step
+from tacit.accountants.pld.window import step, window
 
+MOST_POINTS = 1.5e6  # of one step
 MOST_WORK = 4e9  # multiplications of one contour: about half a second
 
-_LADDER = 1.12 ** np.arange(-40, 200)
+_LADDER: Floats = 1.12 ** np.arange(-40, 200, dtype=np.float64)
 
 
 def tolerance(epsilon: float) -> float:
     """The width of a bracket we aim at: 0.01 % or 1e-6, with a margin."""
     return 0.3 * max(1e-6, 1e-4 * epsilon)
+
+
+def period(axis: RealAxis, epsilon: float, log_delta: float) -> float:
+    """The period that a plan for this epsilon would have: a measure of its cost."""
+    peak = axis.for_delta(log_delta)
+    return _best_line(axis, peak, epsilon, log_delta, math.log(1e-6) + log_delta)[1]
 
 
 def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> Shape:
@@ -28,11 +35,11 @@ def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> S
     width = tolerance(epsilon)
     relative = min(max(peak.c * width, 1e-11), 1e-3)
     log_share = math.log(0.02 * relative) + log_delta
-    peak, period = _best_line(axis, peak, epsilon, log_delta, log_share)
+    peak, length = _best_line(axis, peak, epsilon, log_delta, log_share)
     room = log_share - (peak.value - peak.c * epsilon)
-    spacing = 2 * math.pi / period
+    spacing = 2 * math.pi / length
     top, tau, log_tail = _top(axis.steps, peak, tilt_of(axis.direction, peak.c), room, width, spacing)
-    return Shape(peak, _above(axis, peak), spacing, int(math.ceil(top / spacing)) + 2, tau, log_tail)
+    return Shape(peak, _above(axis, peak), spacing, math.ceil(top / spacing) + 2, tau, log_tail)
 
 
 def _best_line(
@@ -43,12 +50,12 @@ def _best_line(
     Not too far below: there exp(K(c) - c eps) exceeds delta, and rounding with it.
     """
     lines = [peak] + [axis.at(peak.c * factor) for factor in (0.87, 0.75, 0.6)]
-    best, period = peak, _period(peak, _above(axis, peak), epsilon, log_share)
+    best, least = peak, _period(peak, _above(axis, peak), epsilon, log_share)
     for line in lines[1:]:
         found = _period(line, _above(axis, line), epsilon, log_share)
-        if found < period and line.value - line.c * epsilon - log_delta < 12:
-            best, period = line, found
-    return best, period
+        if found < least and line.value - line.c * epsilon - log_delta < 12:
+            best, least = line, found
+    return best, least
 
 
 def _above(axis: RealAxis, peak: Cumulants) -> tuple[Cumulants, ...]:
@@ -61,7 +68,9 @@ def _above(axis: RealAxis, peak: Cumulants) -> tuple[Cumulants, ...]:
 def _period(peak: Cumulants, beyond: tuple[Cumulants, ...], epsilon: float, log_share: float) -> float:
     """The smallest period U that makes the aliases below and above negligible."""
     below = (1 - log_share) / peak.c
-    above = min((point.value - point.c * epsilon + 1 - log_share) / (point.c - peak.c) for point in beyond)
+    above = min(
+        (point.value + point.error - point.c * epsilon + 1 - log_share) / (point.c - peak.c) for point in beyond
+    )
     return max(below, above)
 
 
@@ -72,7 +81,7 @@ def _top(
 
     Smoothing moves epsilon by about 3.4 tau^2 (c+1)/2; it is used only if it saves half of the nodes.
     """
-    heights = peak.c * _LADDER
+    heights: Floats = peak.c * _LADDER
     decay = log_decay(steps, tilt, heights) if steps.size else np.zeros(len(heights))
 
     def first(square: float) -> tuple[int, float]:
@@ -84,16 +93,17 @@ def _top(
     natural, smoothed = first(0.0), first(tau**2)
     if natural[1] <= room and heights[natural[0]] < 2 * heights[smoothed[0]]:
         tau, smoothed = 0.0, natural
-    while _work(steps, tilt, float(heights[smoothed[0]]), spacing) > MOST_WORK:
+    while tau < 1 and _work(steps, tilt, float(heights[smoothed[0]]), spacing) > MOST_WORK:
         tau = max(1.3 * tau, 0.1 * width)  # a wider bracket rather than no answer
         smoothed = first(tau**2)
     return float(heights[smoothed[0]]), tau, smoothed[1]
 
 
 def _work(steps: Steps, tilt: float, top: float, spacing: float) -> float:
-    """Nodes times trapezoid points, over all steps."""
+    """Nodes times trapezoid points, over all steps; infinite if the points of one are too many to hold."""
     if not steps.size:
         return 0.0
     tilts = np.full(steps.size, tilt)
-    points = (18 * steps.noise_multipliers + abs(tilt)) / step(steps.noise_multipliers, tilts, top)
-    return float(points.sum()) * top / spacing
+    low, high = window(steps.probabilities, steps.noise_multipliers, tilts, steps.caps)
+    points = (high - low) / step(steps.noise_multipliers, tilts, top)
+    return float(points.sum()) * top / spacing if points.max() < MOST_POINTS else math.inf

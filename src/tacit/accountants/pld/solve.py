@@ -7,13 +7,16 @@ import numpy as np
 from scipy.special import erf
 
 from tacit.accountants.pld.contour import Contour, contour
-from tacit.accountants.pld.events import Bracket, Floats, Steps
+from tacit.accountants.pld.events import Bracket, Floats, Steps, cut
+from tacit.accountants.pld.grid import grid
 from tacit.accountants.pld.saddle import Direction, RealAxis
-from tacit.accountants.pld.shape import plan, tolerance
+from tacit.accountants.pld.shape import period, plan, tolerance
+from tacit.errors import RefusedError
 
 Curve = Callable[[float], float]
 
 _ROUNDS = 3
+_FEW = 1000
 
 
 def total_variation(steps: Steps) -> float:
@@ -24,27 +27,48 @@ def total_variation(steps: Steps) -> float:
 
 
 class OneDirection:
-    """Certified answers for removing, or for adding, one record."""
+    """Certified answers for removing, or for adding, one record.
 
-    def __init__(self, steps: Steps, direction: Direction) -> None:
-        self.steps, self.direction = steps, direction
-        self.axis = RealAxis(steps, direction)
+    Args:
+        dropped: the probability of losing noise too large to follow, which every upper bound of delta includes.
+    """
+
+    def __init__(self, steps: Steps, direction: Direction, dropped: float = 0.0) -> None:
+        self.dropped = dropped if direction == "remove" and steps.size else 0.0
+        self.steps, self.direction = cut(steps, self.dropped) if self.dropped else steps, direction
+        self.axis = RealAxis(self.steps, direction)
 
     def delta_at_most(self, epsilon: float) -> float:
         """The Chernoff bound of delta: never below the truth, without a contour."""
         self.axis.for_epsilon(epsilon)
-        return math.exp(min(0.0, min(point.log_chernoff(epsilon) for point in self.axis.seen())))
+        bound = min(point.log_chernoff(epsilon) for point in self.axis.seen())
+        return min(1.0, math.exp(min(0.0, bound)) + self.dropped)
+
+    def epsilon_at_most(self, delta: float) -> float:
+        """The Chernoff bound of epsilon, which may be negative."""
+        log_delta = math.log(delta - self.dropped)
+        self.axis.for_delta(log_delta)
+        return min(point.chernoff_epsilon(log_delta) for point in self.axis.seen())
+
+    def cost(self, delta: float) -> float:
+        """A measure of the nodes that ``epsilon`` will need."""
+        return period(self.axis, max(0.0, self.epsilon_at_most(delta)), math.log(delta - self.dropped))
 
     def surely_within(self, epsilon: float, delta: float) -> bool:
         """Whether the Chernoff bound alone shows (epsilon, delta)."""
-        return self.axis.reaches(epsilon, math.log(delta)) if delta > 0 else False
+        return delta > self.dropped and self.axis.reaches(epsilon, math.log(delta - self.dropped))
+
+    def bounds(self, nodes: Contour, epsilons: Floats) -> tuple[Floats, Floats]:
+        """The bounds of the contour, with what was dropped."""
+        lower, upper = nodes.bounds(epsilons)
+        return lower, np.minimum(upper + self.dropped, 1.0)
 
     def delta(self, epsilon: float) -> Bracket:
         """A bracket of delta(epsilon), as narrow as the tolerance of epsilon asks for."""
         nodes = self.contour_at(epsilon)
         if nodes is None:
             return Bracket(0.0, max(self.delta_at_most(epsilon), 5e-324))
-        lower, upper = nodes.bounds(np.array([epsilon]))
+        lower, upper = self.bounds(nodes, np.array([epsilon]))
         return Bracket(float(lower[0]), min(float(upper[0]), self.delta_at_most(epsilon)))
 
     def contour_at(self, epsilon: float) -> Contour | None:
@@ -57,49 +81,77 @@ class OneDirection:
         for _ in range(_ROUNDS):
             nodes = contour(self.steps, self.direction, plan(self.axis, peak, epsilon, log_delta))
             lower, upper = (float(bound[0]) for bound in nodes.bounds(np.array([epsilon])))
-            if upper - lower <= peak.c * tolerance(epsilon) * max(lower, 1e-300):
+            guess = math.log(max(lower, 0.1 * upper, 1e-300))
+            if upper - lower <= peak.c * tolerance(epsilon) * lower or guess > log_delta - 0.5:
                 break
-            log_delta = max(math.log(max(lower, 0.1 * upper, 1e-300)), log_delta - 20)
+            log_delta = guess
         return nodes
 
     def epsilon(self, delta: float) -> Bracket:
         """A bracket of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
-        log_delta = math.log(delta)
+        ceiling, log_delta = self.epsilon_at_most(delta), math.log(delta - self.dropped)
         peak = self.axis.for_delta(log_delta)
-        ceiling = min(point.chernoff_epsilon(log_delta) for point in self.axis.seen())
         if ceiling <= 0 or total_variation(self.steps) <= delta:
             return Bracket(0.0, 0.0)
         found, guess = Bracket(0.0, ceiling), max(0.0, ceiling - 2 / peak.c)
         for _ in range(_ROUNDS):
             nodes = contour(self.steps, self.direction, plan(self.axis, peak, guess, log_delta))
-            found = _narrow(nodes, delta, found)
-            if found.upper - found.lower <= 2 * tolerance(found.lower):
+            found = self._narrow(nodes, delta, found)
+            if found.upper - found.lower <= 2 * tolerance(found.lower) or abs(found.upper - guess) < 0.1 / peak.c:
                 break
             guess = found.upper
         return found
 
+    def _narrow(self, nodes: Contour, delta: float, known: Bracket) -> Bracket:
+        """Shrink a bracket of epsilon by the bounds of delta; never widens it."""
 
-def _narrow(nodes: Contour, delta: float, known: Bracket) -> Bracket:
-    """Shrink a bracket of epsilon by the bounds of delta; never widens it."""
+        def lower(epsilon: float) -> float:
+            return float(self.bounds(nodes, np.array([epsilon]))[0][0])
 
-    def upper(epsilon: float) -> float:
-        return float(nodes.bounds(np.array([epsilon]))[1][0])
+        def upper(epsilon: float) -> float:
+            return float(self.bounds(nodes, np.array([epsilon]))[1][0])
 
-    def lower(epsilon: float) -> float:
-        return float(nodes.bounds(np.array([epsilon]))[0][0])
+        low, high = known.lower, known.upper
+        if upper(low) <= delta:
+            if low > 0:  # an earlier contour has shown delta(low) > delta: two proofs against each other
+                raise RefusedError(f"two bounds contradict each other at epsilon {low!r}; please report this ledger")
+            return Bracket(low, low)
+        fine = 0.01 * tolerance(high)
+        high = crossing(upper, delta, low, high, fine)[1]
+        # below the nodes' own epsilon the bounds grow loose, so the lower end is sought downwards from the upper one
+        gap = fine
+        while high - gap > low and lower(high - gap) <= delta:
+            gap *= 3
+        start = max(low, high - gap)
+        if lower(start) > delta:
+            low = crossing(lower, delta, start, high, fine)[0]
+        return Bracket(low, high)
 
+
+def sharpen(steps: Steps, delta: float, known: Bracket) -> Bracket:
+    """For a few rare steps the contour stays wide; there the grid narrows the bracket of the remove direction."""
     low, high = known.lower, known.upper
-    if upper(low) <= delta:
-        return Bracket(low, low)
-    fine = 0.01 * tolerance(high)
-    high = crossing(upper, delta, low, high, fine)[1]
-    # below the nodes' own epsilon the bounds grow loose, so the lower end is sought downwards from the upper one
-    gap = fine
-    while high - gap > low and lower(high - gap) <= delta:
-        gap *= 3
-    start = max(low, high - gap)
-    if lower(start) > delta:
-        low = crossing(lower, delta, start, high, fine)[0]
+    for _ in range(2):
+        if high - low <= 3 * tolerance(low) or steps.total > _FEW:
+            break
+        table = grid(steps, delta, low, 1.5 * tolerance(low) / min(steps.total, 4))
+        if table is None:
+            break
+        fine = 1e-3 * tolerance(low)
+        if table.upper(high) <= delta:
+            high = crossing(table.upper, delta, low, high, fine)[1] if table.upper(low) > delta else low
+        if table.lower(low) > delta:
+            low = crossing(table.lower, delta, low, high, fine)[0]
+    return Bracket(low, high)
+
+
+def sharpen_delta(steps: Steps, epsilon: float, known: Bracket) -> Bracket:
+    """The same for delta at one epsilon."""
+    low, high = known.lower, known.upper
+    for _ in range(2):
+        table = grid(steps, high, epsilon, 1.5 * tolerance(epsilon) / 4) if steps.total <= _FEW and high > 0 else None
+        if table is not None:
+            low, high = max(low, table.lower(epsilon)), min(high, table.upper(epsilon))
     return Bracket(low, high)
 
 
@@ -141,7 +193,7 @@ def curve_bounds(side: OneDirection, epsilons: Floats) -> tuple[Floats, Floats]:
             lower[chosen], upper[chosen] = bracket.lower, bracket.upper
             waiting.remove(chosen)
             continue
-        low, high = nodes.bounds(epsilons[waiting])
+        low, high = side.bounds(nodes, epsilons[waiting])
         lower[waiting], upper[waiting] = np.maximum(lower[waiting], low), np.minimum(upper[waiting], high)
         aim = np.array([tolerance(float(epsilon)) for epsilon in epsilons[waiting]])
         served = high - low <= nodes.shape.peak.c * aim * low

@@ -16,18 +16,19 @@ QUADRATURE_ERROR = 1e-16  # window and step together, relative to M(Re a)
 _EXPONENT = 40.0  # 2 exp(-40) = 8.5e-18
 
 
-def window(q: Floats, m: Floats, tilt: Floats) -> tuple[Floats, Floats]:
+def window(q: Floats, m: Floats, tilt: Floats, caps: Floats) -> tuple[Floats, Floats]:
     """For each step an interval outside of which the integral of w, and any trapezoid sum of it, is negligible.
 
     A first interval (``_reach``) is cut into segments with a proved supremum each, and segments are dropped from both
-    ends while their sum stays below ``DROPPED``.
+    ends while their sum stays below ``DROPPED``. Where the noise is cut off at a cap, the window ends there.
     """
-    # (log w)'' >= -1/width^2, so M >= 2.5 width w(x) at every x; the +m below covers a node at a segment's edge
+    # (log w)'' >= -1/width^2, so M >= width w(x) at every x well below the cap; +m covers a node at a segment's edge
     width = 1 / np.sqrt(1 / m**2 + np.maximum(-tilt, 0) / (4 * m**4))
     low, high = _reach(q, m, tilt, width)
+    high = np.minimum(high, caps)
     edges = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, SEGMENTS + 1)
     log_weight, supremum = _segment_suprema(edges, q[:, None], m[:, None], tilt[:, None])
-    reference = np.log(2.5 * width) + log_weight.max(axis=1)
+    reference = np.log(width) + log_weight.max(axis=1)
     length = (high - low) / SEGMENTS + m
     mass = length[:, None] * np.exp(np.minimum(supremum - reference[:, None], 600.0))
     first = (np.cumsum(mass, axis=1) < DROPPED).sum(axis=1)
@@ -77,8 +78,8 @@ def step(m: Floats, tilt: Floats, height: float) -> Floats:
     """The largest trapezoid step whose relative error is below 2 exp(-40) for |Im a| <= height.
 
     w exp(i y rho) is analytic for |Im x| < pi m^2, and on Im x = m^2 theta its modulus is at most
-    w exp(m^2 theta^2/2 + |y| theta) cos(theta/2)^min(Re a, 0), because |arg(1-q+q r e^(i theta))| <= theta and its modulus
-    lies between cos(theta/2) and 1 times that at theta = 0. The trapezoid rule then errs by at most
+    w exp(m^2 theta^2/2 + |y| theta) cos(theta/2)^min(Re a, 0), because |arg(1-q+q r e^(i theta))| <= theta and its
+    modulus lies between cos(theta/2) and 1 times that at theta = 0. The trapezoid rule then errs by at most
     2 exp(m^2 theta^2/2 + |y| theta - 2 pi m^2 theta/h) cos(..)^.. M(Re a); solved for h, best theta of a grid.
     """
     theta = np.linspace(0.02, 0.98, 49) * np.pi

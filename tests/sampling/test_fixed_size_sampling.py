@@ -7,7 +7,7 @@ from tacit.sampling import FixedSizeSampling
 
 def test_another_population_is_refused():
     with pytest.raises(InputError, match="declared population is 10"):
-        FixedSizeSampling(size=3, population=10).draw(11, Randomness())
+        next(FixedSizeSampling(size=3, population=10).draws(11, Randomness()))
 
 
 def test_a_sample_larger_than_the_population_is_refused():

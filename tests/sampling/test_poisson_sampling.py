@@ -8,13 +8,13 @@ from tacit.sampling import PoissonSampling
 
 def test_adding_a_unit_does_not_shift_the_others():
     policy = PoissonSampling(probability=0.3, expected_size=30)
-    few, many = policy.draw(100, Randomness.seeded(1)), policy.draw(101, Randomness.seeded(1))
+    few, many = next(policy.draws(100, Randomness.seeded(1))), next(policy.draws(101, Randomness.seeded(1)))
     assert (many[many < 100] == few).all()
 
 
 def test_probability_one_takes_everybody():
     policy = PoissonSampling(probability=1, expected_size=7)
-    assert (policy.draw(7, Randomness()) == np.arange(7)).all()
+    assert (next(policy.draws(7, Randomness())) == np.arange(7)).all()
 
 
 def test_from_the_numbers_people_know():

@@ -1,0 +1,108 @@
+"""The package as a whole: who imports whom, what is public, what examples do."""
+
+import ast
+import doctest
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tacit
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "tacit"
+
+# Who may import whom (docs/design.md). A package that is not here yet has to be entered before it can be tested.
+ALLOWED = {
+    "errors": set(),
+    "ledger": {"errors"},
+    "randomness": {"errors"},
+    "losses": {"errors"},
+    "sampling": {"errors", "ledger", "randomness"},
+    "mechanisms": {"errors", "ledger", "randomness"},
+    "gradients": {"errors", "losses", "mechanisms"},
+    "evidence": {"errors", "ledger"},
+    "accountants": {"errors", "ledger", "evidence"},
+    "posteriors": {"errors"},
+    "inference": {"errors", "losses", "posteriors"},
+    "evaluation": {"errors", "posteriors"},
+    "data": {"errors"},
+    "training": {
+        "errors", "ledger", "randomness", "losses", "sampling", "mechanisms", "gradients", "inference", "posteriors",
+        "accountants",
+    },
+    "reports": {"errors", "accountants", "evaluation", "posteriors", "ledger"},
+    "commands": None,
+    "estimators": None,
+    "distributed": None,
+}  # fmt: skip
+
+
+def modules():
+    return sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in ALLOWED)
+
+
+def home(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def import_names(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def imported(path):
+    return {name.split(".")[1] for name in import_names(path) if name.startswith("tacit.")}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path):
+    allowed = ALLOWED[home(path)]
+    if allowed is not None:
+        assert imported(path) <= allowed | {home(path)}
+
+
+@pytest.mark.parametrize("package", ["ledger", "accountants"])
+def test_reading_and_accounting_do_not_touch_torch(package):
+    for path in (PACKAGE / package).rglob("*.py"):
+        assert not any(name.split(".")[0] == "torch" for name in import_names(path)), path
+
+
+def test_every_public_name_is_there():
+    for name in tacit.__all__:
+        assert getattr(tacit, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        tacit.nothing  # noqa: B018
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.asname for node in block.body for alias in node.names}
+    assert seen == set(tacit.__all__) - {"__version__"}
+
+
+def test_importing_tacit_is_cheap():
+    code = "import sys, tacit; assert not {'torch', 'numpy', 'scipy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+MODULES = [module.name for module in pkgutil.walk_packages(tacit.__path__, "tacit.")]
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith("__main__")])
+def test_examples_in_docstrings_run(name):
+    module = importlib.import_module(name)
+    assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def test_no_file_names_this_machine():
+    for path in ROOT.rglob("*"):
+        if path.suffix in {".py", ".md", ".toml", ".txt"} and ".venv" not in path.parts:
+            assert "/wo" + "rk/" not in path.read_text(), path
