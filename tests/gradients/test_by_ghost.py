@@ -298,3 +298,9 @@ def test_the_chunking_changes_nothing(order, chunk):
     found = summed(SMALL, (TWELVE[0][order], TWELVE[1][order]), chunk=chunk)
     for name, total in in_one_chunk().sums.items():
         torch.testing.assert_close(found.sums[name], total, rtol=1e-5, atol=1e-6)
+
+
+def test_units_of_one_size_are_fast_and_right(model, data):
+    losses = ModelLosses(model, classify)
+    wanted = summed(losses, data, sizes=[5] * 8, strategy="vmap")
+    assert_same(summed(losses, data, sizes=[5] * 8, strategy="ghost"), wanted)
