@@ -230,6 +230,12 @@ def test_records_that_mix_are_left_to_vmap(data):
     assert_same(summed(mixing, data), summed(mixing, data, strategy="vmap"))
 
 
+def test_a_statistic_of_the_batch_is_left_to_vmap(data):
+    model = Net(lambda m, x: m.a(x - x.mean(0)), a=nn.Linear(5, 3))
+    with pytest.raises(UncoveredError):
+        summed(ModelLosses(model, classify), data, strategy="ghost")
+
+
 def test_an_input_changed_in_place_is_left_to_vmap(data):
     def losses(model, batch):
         x = batch[0].clone()
