@@ -1,5 +1,6 @@
 """The fast path is right, or steps aside: models in all the shapes that users give them."""
 
+import gc
 from functools import cache
 
 import pytest
@@ -11,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from tacit.gradients import clipped_sum
-from tacit.gradients.uses import UncoveredError
+from tacit.gradients.uses import UncoveredError, WatchUses
 from tacit.losses import ModelLosses
 from tacit.mechanisms import (
     AdaptiveClip,
@@ -310,3 +311,13 @@ def test_units_of_one_size_are_fast_and_right(model, data):
     losses = ModelLosses(model, classify)
     wanted = summed(losses, data, sizes=[5] * 8, strategy="vmap")
     assert_same(summed(losses, data, sizes=[5] * 8, strategy="ghost"), wanted)
+
+
+def test_a_call_keeps_no_tensor_alive(model, data):
+    losses = ModelLosses(model, classify)
+    gc.disable()  # nothing may wait for the collector of cycles: it would hold a step's activations
+    try:
+        summed(losses, data)
+        assert not [kept for kept in gc.get_objects() if isinstance(kept, WatchUses)]
+    finally:
+        gc.enable()

@@ -34,6 +34,9 @@ class Plans:
     layouts: dict[Key, Layouts] = field(default_factory=dict)
     uncovered: set[Key] = field(default_factory=set)  # batches for which the fast path is known to fail
 
+    def know(self, watch: WatchUses) -> bool:
+        return _key(watch) in self.layouts
+
     def keep(self, key: Key, layouts: Layouts) -> None:
         if len(self.layouts) >= _MOST_PLANS:
             self.layouts.clear()
