@@ -1,5 +1,6 @@
 """The fast path is right, or steps aside: models in all the shapes that users give them."""
 
+import gc
 from functools import cache
 
 import pytest
@@ -11,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from tacit.gradients import clipped_sum
-from tacit.gradients.uses import UncoveredError
+from tacit.gradients.uses import UncoveredError, WatchUses
 from tacit.losses import ModelLosses
 from tacit.mechanisms import (
     AdaptiveClip,
@@ -230,6 +231,12 @@ def test_records_that_mix_are_left_to_vmap(data):
     assert_same(summed(mixing, data), summed(mixing, data, strategy="vmap"))
 
 
+def test_a_statistic_of_the_batch_is_left_to_vmap(data):
+    model = Net(lambda m, x: m.a(x - x.mean(0)), a=nn.Linear(5, 3))
+    with pytest.raises(UncoveredError):
+        summed(ModelLosses(model, classify), data, strategy="ghost")
+
+
 def test_an_input_changed_in_place_is_left_to_vmap(data):
     def losses(model, batch):
         x = batch[0].clone()
@@ -298,3 +305,19 @@ def test_the_chunking_changes_nothing(order, chunk):
     found = summed(SMALL, (TWELVE[0][order], TWELVE[1][order]), chunk=chunk)
     for name, total in in_one_chunk().sums.items():
         torch.testing.assert_close(found.sums[name], total, rtol=1e-5, atol=1e-6)
+
+
+def test_units_of_one_size_are_fast_and_right(model, data):
+    losses = ModelLosses(model, classify)
+    wanted = summed(losses, data, sizes=[5] * 8, strategy="vmap")
+    assert_same(summed(losses, data, sizes=[5] * 8, strategy="ghost"), wanted)
+
+
+def test_a_call_keeps_no_tensor_alive(model, data):
+    losses = ModelLosses(model, classify)
+    gc.disable()  # nothing may wait for the collector of cycles: it would hold a step's activations
+    try:
+        summed(losses, data)
+        assert not [kept for kept in gc.get_objects() if type(kept) is WatchUses]
+    finally:
+        gc.enable()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError
-from tacit.gradients.batches import count_records, take_records
+from tacit.gradients.batches import count_records, map_tensors, take_records
 from tacit.gradients.by_ghost import clipped_sum_by_ghost
 from tacit.gradients.by_unit import clipped_sum_by_unit
 from tacit.gradients.by_vmap import RECORD_FAULTS, clipped_sum_by_vmap
@@ -54,7 +54,12 @@ def clipped_sum(
     if batch is None:
         return ClippedSum(mechanism.zeros(device), torch.zeros(0, len(mechanism.shapes), dtype=torch.float64))
     faults: list[Exception] = []
-    if sizes is not None:
+    if sizes is not None and strategy != "vmap" and 0 < max(sizes, default=0) == min(sizes) <= chunk:
+        # Units of one size: the mean over a unit's rows is the mean over a record's views.
+        rows = sizes[0]
+        grouped = map_tensors(lambda tensor: tensor.reshape(-1, rows, *tensor.shape[1:]), batch)
+        result = _by_chunks(losses, params, grouped, mechanism, chunk // rows, rows, faults, strategy)
+    elif sizes is not None:
         result = ClippedSum(*clipped_sum_by_unit(losses, params, batch, sizes, mechanism, chunk, faults))
     else:
         result = _by_chunks(losses, params, batch, mechanism, chunk, views, faults, strategy)

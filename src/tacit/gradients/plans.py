@@ -7,7 +7,7 @@ another record, a use missed or records mixed, the two would differ. A plan that
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +34,9 @@ class Plans:
     layouts: dict[Key, Layouts] = field(default_factory=dict)
     uncovered: set[Key] = field(default_factory=set)  # batches for which the fast path is known to fail
 
+    def know(self, watch: WatchUses) -> bool:
+        return _key(watch) in self.layouts
+
     def keep(self, key: Key, layouts: Layouts) -> None:
         if len(self.layouts) >= _MOST_PLANS:
             self.layouts.clear()
@@ -58,14 +61,18 @@ def plans_of(losses: Losses) -> Plans:
 
 
 def output_gradients(
-    values: Tensor, watch: WatchUses, leaves: Mapping[str, Tensor], plans: Plans
+    values: Tensor,
+    watch: WatchUses,
+    leaves: Mapping[str, Tensor],
+    plans: Plans,
+    first_alone: Callable[[], Tensor],
 ) -> dict[str, RecordGradients]:
     """The gradients of all records for every parameter that is used, from one backward pass (two for a new plan)."""
     key = _key(watch)
     layouts = plans.layouts.get(key)
     records = len(values)
     if layouts is None or not _fits(layouts, watch.uses, records):
-        return _verify(values, watch, leaves, plans, key)
+        return _verify(values, watch, leaves, plans, key, first_alone)
     gradients = torch.autograd.grad(
         values,
         [use.edge for use in watch.uses],
@@ -79,7 +86,12 @@ def output_gradients(
 
 
 def _verify(
-    values: Tensor, watch: WatchUses, leaves: Mapping[str, Tensor], plans: Plans, key: Key
+    values: Tensor,
+    watch: WatchUses,
+    leaves: Mapping[str, Tensor],
+    plans: Plans,
+    key: Key,
+    first_alone: Callable[[], Tensor],
 ) -> dict[str, RecordGradients]:
     records = len(values)
     if records < 2:
@@ -94,9 +106,17 @@ def _verify(
     with torch.no_grad(), full_precision(values.device):
         totals = {name: part.weighted_sum(weights.double()) for name, part in found.items()}
     _compare(leaves, totals, weighted[len(edges) :], _tolerance(gradients))
+    _check_alone(values[0].item(), first_alone, _tolerance(gradients))
     if telling:
         plans.keep(key, layouts)
     return found
+
+
+def _check_alone(together: float, first_alone: Callable[[], Tensor], tolerance: float) -> None:
+    """A statistic of the batch that carries no gradient shows in the loss of a record without the others."""
+    alone = [first_alone().item() for _ in range(2)]
+    if alone[0] == alone[1] and not math.isclose(alone[0], together, rel_tol=tolerance, abs_tol=tolerance * 1e-2):
+        raise UncoveredError("the loss of a record depends on the others")  # unless chance (dropout) made it differ
 
 
 def full_precision(device: torch.device) -> AbstractContextManager[object]:

@@ -210,6 +210,8 @@ def _add_to_few(
         for name, part in zip(sums, torch.split(noise, sizes), strict=True):
             part.mul_(stddevs[name])
     total = flat.add_(noise if flat.device == noise.device else noise.to(flat.device)).div_(denominator)
+    dtypes = {_dtype(name, like) for name in sums}
+    total = total.to(dtypes.pop()) if len(dtypes) == 1 else total
     parts = zip(sums.items(), torch.split(total, sizes), strict=True)
     return {name: part.view(value.shape).to(_dtype(name, like)) for (name, value), part in parts}
 

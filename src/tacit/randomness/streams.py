@@ -19,7 +19,7 @@ from tacit.errors import InputError
 
 Purpose = Literal["sampling", "noise"]
 _PURPOSES: dict[Purpose, int] = {"sampling": 1, "noise": 2}
-_PART = 1 << 16
+_PART = 1 << 18
 _ZEROS = memoryview(bytes(8 * _PART))
 _MANTISSA = (1 << 52) - 1
 

@@ -24,6 +24,7 @@ from tacit.gradients.record_gradients import (
     with_rounding,
 )
 from tacit.gradients.record_layout import RecordLayout
+from tacit.gradients.scratch import borrow
 
 _PATCHES = 1 << 20  # entries of the patch buffer: it should stay in the cache
 _SHORT_RUN = 12
@@ -78,7 +79,7 @@ def _gather_index(geometry: Geometry, shape: tuple[int, ...], places: tuple[int,
     return geometry.patches(numbers, places).flatten()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class PatchProducts:
     """Gradients sum_l g[:, l] patch[:, l]^T over the places l of the ``image`` that the kernel visits.
 
@@ -120,8 +121,9 @@ class PatchProducts:
 
     def _all(self) -> Tensor:
         if self.kept is None:
-            out = self.g.new_empty(self.records, self.shape.numel())
-            self.kept = self._fill(out, 0, self.records)
+            size = self.shape.numel()
+            out = borrow(self, self.records * size, self.g.dtype, self.g.device)
+            self.kept = self._fill(out.view(self.records, size), 0, self.records)
         return self.kept
 
     def _total(self) -> Tensor:

@@ -22,12 +22,13 @@ _NEGLIGIBLE = 1e-15
 class OuterProducts:
     """Gradients G_i^T X_i for X [records, positions, in] and G [records, positions, out]; never all formed at once.
 
-    ``transposed``: the parameter is stored as [in, out].
+    ``transposed``: the parameter is stored as [in, out]; ``shift``: the gradients of the bias, whose norms are |g|.
     """
 
     x: Tensor
     g: Tensor
     transposed: bool = False
+    shift: Dense | None = None
 
     def squared_norms(self) -> Tensor:
         records, positions, width = self.x.shape
@@ -35,6 +36,8 @@ class OuterProducts:
         tiny = 100 * torch.finfo(self.x.dtype).tiny ** 0.5
         norm_x, norm_g = row_norms(self.x).clamp_(min=tiny), row_norms(self.g)
         if positions == 1:
+            if self.shift is not None:
+                self.shift.norms = norm_g
             return norm_x.mul_(norm_g).square_()
         bound = norm_x * norm_g
         size = width * self.g.shape[2]
@@ -89,7 +92,7 @@ def _form(
     shift = None
     if bias:
         shift = Dense(rows[:, 0] if rows.shape[1] == 1 else rows.sum(1))
-    return [OuterProducts(x, rows, transposed), shift]
+    return [OuterProducts(x, rows, transposed, shift), shift]
 
 
 def bind_linear(output: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> LayerCall | None:
