@@ -64,7 +64,7 @@ class SGD:
         size = self.dataset_size or 1
         momentum, params = {}, {}
         for name, w in state.params.items():
-            gradient = mean_gradient[name].to(w.dtype) + prior[name] / size
+            gradient = mean_gradient[name] + prior[name] / size
             momentum[name] = self.momentum * state.momentum[name] + gradient
             params[name] = w - eta * momentum[name]
         return SGDState(params, momentum, state.step + 1)

@@ -115,8 +115,7 @@ class SGLD:
         eta = as_step_size(self.step_size).at(state.step)
         prior = self.prior.gradient(state.params)
         params = {
-            name: w - eta * (self.dataset_size * mean_gradient[name].to(w.dtype) + prior[name])
-            for name, w in state.params.items()
+            name: w - eta * (self.dataset_size * mean_gradient[name] + prior[name]) for name, w in state.params.items()
         }
         return SGLDState(params, state.step + 1)
 

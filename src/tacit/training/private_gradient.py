@@ -119,7 +119,6 @@ class PrivateGradient:
         params = self._losses.params
         for name, gradient in self._engine.release(sample, params, self._views).items():
             parameter = params[name]
-            gradient = gradient.to(parameter.dtype)
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
     def epsilon(self, delta: float, accountant: str = "pld") -> float:

@@ -101,7 +101,7 @@ class PrivateSum:
             self._settle(blocks, begun)
 
     def release(self, sample: Sample, params: Mapping[str, Tensor], views: int | None = None) -> Vectors:
-        """The noisy mean gradient of a sample, in float64: the only thing about it that leaves."""
+        """The noisy mean gradient of a sample, rounded once to the parameters' type: the only thing that leaves."""
         if sample.released:
             raise InputError("this sample was released before; a second release would cost privacy that nobody charged")
         sample.released = True
@@ -116,7 +116,7 @@ class PrivateSum:
             sizes=sample.sizes,
             views=views,
         )
-        return sample.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness)
+        return sample.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
 
     def close(self) -> None:
         self.ledger_file.close()
