@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import numpy as np
+from document import versions, write_section
 
 DELTA = 1e-5
 Rows = list[tuple[float, float, int]]  # (probability, noise multiplier, steps)
@@ -128,13 +130,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds before an answer is given up")
     parser.add_argument("--only", default="", help="settings whose name contains this text")
+    parser.add_argument("--write", type=Path, help="the Markdown file whose section is replaced")
     options = parser.parse_args()
-    print("| setting | " + " | ".join(ANSWERS) + " |")
-    print("|---" * (len(ANSWERS) + 1) + "|")
-    for setting, rows in SETTINGS.items():
-        if options.only in setting:
-            cells = [measure(module, answer, rows, options.limit) for module, answer in ANSWERS.values()]
-            print(f"| {setting} | " + " | ".join(cells) + " |", flush=True)
+    settings = {name: rows for name, rows in SETTINGS.items() if options.only in name}
+    lines = ["| accountant | " + " | ".join(settings) + " |", "|---" * (len(settings) + 1) + "|"]
+    for accountant, (module, answer) in ANSWERS.items():
+        cells = [measure(module, answer, rows, options.limit) for rows in settings.values()]
+        lines.append(f"| {accountant} | " + " | ".join(cells) + " |")
+        print(lines[-1], flush=True)
+    title = (
+        f"epsilon at delta {DELTA:g} and time of one answer, imports not counted, given up after {options.limit:g} s."
+    )
+    text = f"{title}\n{versions('numpy', 'scipy', 'dp-accounting', 'prv-accountant', 'opacus')}.\n\n" + "\n".join(lines)
+    if options.write:
+        write_section(options.write, "accounting", text)
 
 
 if __name__ == "__main__":

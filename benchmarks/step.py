@@ -7,10 +7,7 @@ formed within a round, so that what slows the machine slows both sides.
 """
 
 import argparse
-import datetime
-import importlib.metadata
 import json
-import platform
 import statistics
 import subprocess
 import sys
@@ -20,10 +17,10 @@ from pathlib import Path
 
 import torch
 from contenders import CONTENDERS, NotRunnableError, Step, build
+from document import versions, write_section
 from workloads import WORKLOADS
 
 _ROUND_SECONDS = 0.1
-_START, _END = "<!-- step:{} -->", "<!-- /step:{} -->"
 
 
 def time_workload(name: str, contenders: list[str], rounds: int, clock: str) -> dict[str, object]:
@@ -104,30 +101,6 @@ def _cell(value: object, memory: dict[str, float | None], contender: str) -> str
     return f"{value['ratio']:.2f} ({value['low']:.2f}-{value['high']:.2f}){held}"
 
 
-def versions() -> str:
-    names = ["torch", "opacus", "jax-privacy"]
-    found = []
-    for name in names:
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            found.append(f"{name} missing")
-    return f"Python {platform.python_version()}, " + ", ".join(found)
-
-
-def write_section(path: Path, key: str, text: str) -> None:
-    """Replace, or append, the section of this key in a Markdown file."""
-    start, end = _START.format(key), _END.format(key)
-    section = f"{start}\n{text}\n{end}\n"
-    old = path.read_text() if path.exists() else "# Benchmarks\n\n"
-    if start in old:
-        head, rest = old.split(start, 1)
-        old_tail = rest.split(end + "\n", 1)[1]
-        path.write_text(head + section + old_tail)
-    else:
-        path.write_text(old.rstrip("\n") + "\n\n" + section)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), choices=list(WORKLOADS))
@@ -155,10 +128,10 @@ def main() -> None:
         print(name, json.dumps(results[name], indent=1), json.dumps(memory[name]), flush=True)
     clock = "wall clock" if options.clock == "wall" else "processor time"
     title = f"Ratio to the plain step, {options.threads} thread(s), {clock}: median (quartiles) [memory]."
-    text = f"{title}\n{versions()}; {datetime.date.today()}.\n\n{table(results, memory)}"
+    text = f"{title}\n{versions('torch', 'opacus', 'jax-privacy')}.\n\n{table(results, memory)}"
     print(text)
     if options.write:
-        write_section(options.write, f"{options.threads}-{options.clock}", text)
+        write_section(options.write, f"step:{options.threads}-{options.clock}", text)
 
 
 if __name__ == "__main__":
