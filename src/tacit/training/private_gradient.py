@@ -90,7 +90,6 @@ class PrivateGradient:
         )
         self._losses = ModelLosses(model, losses)
         self._engine = PrivateSum(self._losses, self._losses.params, plan, randomness=randomness, example=example)
-        self._views: int | None = None
 
     @property
     def ledger(self) -> Ledger:
@@ -111,13 +110,12 @@ class PrivateGradient:
     ) -> Iterator[Sample]:
         """Random samples in place of a loader; see :class:`DataSource` for the arguments."""
         source = DataSource(dataset, collate_fn, workers, device, augment, views, user_ids)
-        self._views = views
         yield from self._engine.samples(source, steps)
 
     def backward(self, sample: Sample) -> None:
         """Add the private mean gradient of the sample to ``.grad``, as ``loss.backward()`` would add the plain one."""
         params = self._losses.params
-        for name, gradient in self._engine.release(sample, params, self._views).items():
+        for name, gradient in self._engine.release(sample, params).items():
             parameter = params[name]
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 

@@ -96,11 +96,11 @@ class PrivateSum:
             for data, drawn in source.batches(draws()):
                 begun += 1
                 sizes = None if drawn.sizes is None else drawn.sizes.tolist()
-                yield Sample(data, sizes, begun - 1, self._mechanism_at(begun - 1))
+                yield Sample(data, sizes, source.views, begun - 1, self._mechanism_at(begun - 1))
         finally:
             self._settle(blocks, begun)
 
-    def release(self, sample: Sample, params: Mapping[str, Tensor], views: int | None = None) -> Vectors:
+    def release(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
         """The noisy mean gradient of a sample, rounded once to the parameters' type: the only thing that leaves."""
         if sample.released:
             raise InputError("this sample was released before; a second release would cost privacy that nobody charged")
@@ -114,7 +114,7 @@ class PrivateSum:
             sample.mechanism,
             chunk=self.plan.physical_batch,
             sizes=sample.sizes,
-            views=views,
+            views=sample.views,
         )
         return sample.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
 

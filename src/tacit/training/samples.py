@@ -30,6 +30,7 @@ class Sample:
 
     data: Batch | None
     sizes: list[int] | None
+    views: int | None
     step: int
     mechanism: GaussianSumMechanism
     released: bool = False

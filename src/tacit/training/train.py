@@ -60,7 +60,7 @@ def train(
     try:
         with _progress(plan.steps, progress) as advance:
             for sample in engine.samples(source, plan.steps):
-                mean_gradient = engine.release(sample, method.params(state), source.views)
+                mean_gradient = engine.release(sample, method.params(state))
                 state = method.step(state, mean_gradient)
                 if (plan.steps - 1 - sample.step) % keep_every == 0:
                     kept.append(method.params(state))
