@@ -144,6 +144,22 @@ def test_augmented_views(private, data):
         engine.backward(sample)
 
 
+@pytest.mark.parametrize("unit", [tacit.Users(), tacit.Microbatches(4), tacit.Microbatches(4, protect="record")])
+def test_views_of_units_with_several_rows_are_refused(private, data, unit):
+    engine = private(unit=unit)
+    ids = range(40) if isinstance(unit, tacit.Users) else None
+    with pytest.raises(InputError, match="views"):
+        next(engine.samples(data, steps=1, augment=lambda batch: batch, views=2, user_ids=ids))
+
+
+@pytest.mark.parametrize("steps", [0, -1, 1.5, None])
+def test_a_number_of_steps_is_a_count(private, data, steps):
+    engine = private()
+    with pytest.raises(InputError, match="steps"):
+        next(engine.samples(data, steps=steps))
+    assert engine.ledger.steps == 0
+
+
 def test_users_are_a_unit(private, data):
     engine = private(unit=tacit.Users(), sampling=tacit.PoissonSampling(probability=0.5, expected_size=5))
     for sample in engine.samples(data, steps=2, user_ids=[f"user {i % 10}" for i in range(40)]):

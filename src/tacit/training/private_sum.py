@@ -6,7 +6,7 @@ from itertools import groupby
 from torch import Tensor
 
 from tacit.accountants import BudgetGate
-from tacit.errors import InputError
+from tacit.errors import InputError, check_count
 from tacit.gradients import (
     check_records_stay_apart,
     clipped_sum,
@@ -17,7 +17,8 @@ from tacit.ledger import Charge, Ledger, LedgerFile
 from tacit.losses import Batch, Losses, ModelLosses
 from tacit.mechanisms import GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
 from tacit.randomness import Randomness
-from tacit.sampling.units import DrawnRows
+from tacit.sampling import Records
+from tacit.sampling.units import Indices
 from tacit.training.plan import TrainingPlan
 from tacit.training.samples import DataSource, Sample
 
@@ -66,39 +67,36 @@ class PrivateSum:
 
         Leaving the loop early settles the last block at the steps that were begun.
         """
-        plan = self.plan
-        rows, users = len(source), source.users
-        units = plan.unit.count(rows, users)
-        plan.sampling.check_population(units)
-        if plan.unit.unit != "record" and source.views is not None:
+        check_count("steps", steps)
+        users = source.users
+        units = self.plan.unit.count(len(source), users)
+        self.plan.sampling.check_population(units)
+        if source.views is not None and not isinstance(self.plan.unit, Records):
             raise InputError("views are averaged per record; with users or microbatches give the rows themselves")
         self._check_schema(source)
-        if plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
-            self._gate = BudgetGate(
-                plan.budget, plan=self._charges(0, _whole_passes(steps, plan.sampling.steps_per_pass))
-            )
+        if self.plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
+            self._gate = BudgetGate(self.plan.budget, plan=self._charges(0, self._whole_passes(steps)))
         blocks: list[tuple[int, int]] = []
-
-        size = _whole_passes(plan.block, plan.sampling.steps_per_pass)
-
-        def draws() -> Iterator[DrawnRows]:
-            drawn = plan.sampling.draws(units, self._randomness)
-            for step in range(steps):
-                if step % size == 0:
-                    blocks.append(
-                        self._reserve(step, min(size, _whole_passes(steps - step, plan.sampling.steps_per_pass)))
-                    )
-                yield plan.unit.rows_of(next(drawn), rows, users)
-
+        drawn_units = self._draw_charged(units, steps, blocks)
+        rows = (self.plan.unit.rows_of(drawn, len(source), users) for drawn in drawn_units)
         self.ledger_file.plan(steps)
         begun = 0
         try:
-            for data, drawn in source.batches(draws()):
+            for data, drawn in source.batches(rows):
                 begun += 1
                 sizes = None if drawn.sizes is None else drawn.sizes.tolist()
                 yield Sample(data, sizes, source.views, begun - 1, self._mechanism_at(begun - 1))
         finally:
             self._settle(blocks, begun)
+
+    def _draw_charged(self, units: int, steps: int, blocks: list[tuple[int, int]]) -> Iterator[Indices]:
+        """The drawn units of each step; a block is charged, and noted in ``blocks``, before its first draw."""
+        draws = self.plan.sampling.draws(units, self._randomness)
+        size = self._whole_passes(self.plan.block)
+        for step in range(steps):
+            if step % size == 0:
+                blocks.append(self._reserve(step, min(size, self._whole_passes(steps - step))))
+            yield next(draws)
 
     def release(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
         """The noisy mean gradient of a sample, rounded once to the parameters' type: the only thing that leaves."""
@@ -151,10 +149,15 @@ class PrivateSum:
 
     def _settle(self, blocks: list[tuple[int, int]], begun: int) -> None:
         for number, reserved in blocks:
-            used = min(_whole_passes(begun, self.plan.sampling.steps_per_pass), reserved)
+            used = min(self._whole_passes(begun), reserved)
             if used < reserved:
                 self.ledger_file.settle(number, used)
             begun = max(0, begun - used)
+
+    def _whole_passes(self, steps: int) -> int:
+        """Steps that are drawn together are charged together, so that no later pass is taken for the rest of one."""
+        each = self.plan.sampling.steps_per_pass
+        return -(-steps // each) * each
 
     def _check_schema(self, source: DataSource) -> None:
         if self._checked:
@@ -167,8 +170,3 @@ class PrivateSum:
             like = one if source.views is None else map_tensors(lambda tensor: tensor[:, 0], one)
             check_records_stay_apart(self._losses, params, like)
         self._checked = True
-
-
-def _whole_passes(steps: int, steps_per_pass: int) -> int:
-    """Steps that are drawn together are charged together, so that no later pass is taken for the rest of this one."""
-    return -(-steps // steps_per_pass) * steps_per_pass
