@@ -1,202 +1,251 @@
-"""A second engine for rare steps: a grid of losses, where nearly all mass of a step sits at its smallest loss.
+"""The engine for few or rare steps: lattice laws composed by FFT, into bounds of delta at every lattice point.
 
-There the moments do not fall along the line, and delta is what is left after all but a millionth cancels. On a grid
-the mass that cannot matter is left out before anything is added: with A the part of a step's loss below a threshold so
-low that T such losses stay below epsilon, and B the rest, only (A + B)^T - A^T can contribute to delta. Each loss is
-rounded down for the lower bound; for the upper one its cell's mass is split between both ends such that the masses
-under both neighbours are kept, which only adds information (Doroshenko et al. 2022). Direction: remove.
+Losses are tilted by exp(c loss) before they are composed, so that rounding, which a transform spreads evenly, is small
+where delta is. With masses p at losses l_j = l_0 + j h, S_i the mass at and above i,
+
+    delta(l_j) = sum over k > j of p_k (1 - exp(l_j - l_k)) = e^(l_j) (1 - e^-h) * sum over i >= j of e^(-l_i) S_(i+1),
+
+sums of positive terms; in between delta is linear in e^epsilon. Steps beyond the lattice count, from above, as placed
+by ``lattice.from_above``; from below with P - e^epsilon Q, which never exceeds the positive part.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
 
-from tacit.accountants.pld.events import Floats, Steps, cut
-from tacit.accountants.pld.loss import UNIT, loss_at
+from tacit.accountants.pld.events import Floats, Steps
+from tacit.accountants.pld.lattice import Law, from_above, from_below
+from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.pld.saddle import Direction
 
-MOST_CELLS = 2**21
-MOST_KINDS = 6
-_DROPPED = 1e-7  # the share of delta spent on noise too large for the grid
+_BINS = 400
+_MOST_EXPONENT = 500.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Composed:
-    """Masses of the whole ledger at losses offset + k width, multiplied by exp(c k width), and their error."""
+class Line:
+    """delta of a lattice law at epsilons first + j h, in between linear in e^epsilon; an error for each."""
 
-    masses: Floats
-    error: float
-    lost: float
-    wrapped: float
+    first: float
+    width: float
+    values: Floats
+    errors: Floats
+
+    def at(self, epsilon: float) -> float:
+        """The value; 0 beyond the last point, infinite below the first."""
+        place = (epsilon - self.first) / self.width
+        if place < 0:
+            return math.inf
+        index = math.floor(place)
+        if index >= len(self.values) - 1:
+            return float(self.values[-1])
+        share = math.expm1((place - index) * self.width) / math.expm1(self.width)
+        return float(self.values[index] * (1 - share) + self.values[index + 1] * share)
+
+    def error(self, epsilon: float) -> float:
+        """The error at the point below, which is the larger one."""
+        index = math.floor((epsilon - self.first) / self.width)
+        return float(self.errors[min(max(index, 0), len(self.errors) - 1)]) if index >= 0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Bounds of delta for every epsilon of at least ``least``."""
+    """Bounds of delta for one direction; sound everywhere, tight where they were asked for."""
 
-    offset: float
-    width: float
-    c: float
-    least: float
-    dropped: float
+    above: Line
+    below: Line
+    extra: float
+    tail_p: float
+    tail_q: float
     slack: float
-    down: _Composed
-    up: _Composed
-
-    def lower(self, epsilon: float) -> float:
-        value, weight = self._sum(self.down, epsilon + self.slack)
-        first = max(0.0, (epsilon - self.offset) / self.width)
-        extra = self.down.error * weight + self.down.wrapped * math.exp(-self.c * self.width * first)
-        return max(0.0, value * (1 - 1e-9) - extra)
 
     def upper(self, epsilon: float) -> float:
-        if epsilon < self.least:
-            return 1.0
-        value, weight = self._sum(self.up, epsilon - self.slack)
-        return min(1.0, value * (1 + 1e-9) + self.up.error * weight + self.up.lost + self.dropped)
+        at = epsilon - self.slack
+        return min(1.0, self.above.at(at) * (1 + 1e-9) + self.above.error(at) + self.extra)
 
-    def _sum(self, law: _Composed, epsilon: float) -> tuple[float, float]:
-        """sum over losses above epsilon of mass * (1 - exp(epsilon - loss)), and the norm of what multiplies masses."""
-        start = max(0, math.floor((epsilon - self.offset) / self.width))
-        k = np.arange(start, len(law.masses))
-        gain = -np.expm1(np.minimum(epsilon - self.offset - self.width * k, 0.0))
-        weights = gain * np.exp(-self.c * self.width * k)
-        # rounding is bounded in the Euclidean norm (Parseval), so the weights count in theirs
-        return float(weights @ law.masses[start:]), float(np.linalg.norm(weights))
+    def lower(self, epsilon: float) -> float:
+        at = epsilon + self.slack
+        error = self.below.error(at)
+        inside = max(0.0, self.below.at(at) * (1 - 1e-9) - error) if math.isfinite(error) else 0.0
+        tail = self.tail_p - math.exp(min(epsilon, 700.0)) * self.tail_q
+        return min(1.0, inside + max(0.0, tail - 8 * UNIT * self.tail_p))
 
 
-def grid(steps: Steps, delta: float, least: float, width: float) -> Grid | None:
-    """Discretise and compose; None where the grid would be too large.
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The lattice asked for: spacing, number of cells of one step, and the epsilons of interest."""
 
-    Args:
-        least: the smallest epsilon that will be asked for.
-        width: the wanted distance of losses.
-    """
-    if steps.size > MOST_KINDS or steps.gaussian_square > 0 or steps.size == 0:
+    width: float
+    number: int
+    least: float
+    log_delta: float
+
+
+def grid(steps: Steps, direction: Direction, frame: Frame, most_size: int) -> Grid | None:
+    """Discretise and compose both ways; None where floating point, or the size allowed, does not suffice."""
+    sign = 1 if direction == "remove" else -1
+    width, number, counts = frame.width, frame.number, steps.counts
+    bottom = sign * math.fsum(counts * np.log1p(-steps.probabilities))  # the loss where every u is 0
+    if width * number > 300 or frame.least - bottom > 300 or steps.total > 1e7:
         return None
-    held = cut(steps, _DROPPED * delta)
-    offset = float(held.counts @ np.log1p(-held.probabilities))
-    top = loss_at(held.caps, held.probabilities, held.noise_multipliers).value - np.log1p(-held.probabilities)
-    width = max(width, 4 * float(top.max()) / MOST_CELLS)
-    size = 2 ** max(10, math.ceil(math.log2(3 * max(float(top.max()), least - offset) / width)))
-    if size > 2 * MOST_CELLS:
+    pairs = list(zip(steps.probabilities.tolist(), steps.noise_multipliers.tolist(), strict=True))
+    above = [from_above(q, m, direction, width, number) for q, m in pairs]
+    goal = sign * (frame.least - bottom)
+    tilt = _tilt(above, counts, sign, width, goal)
+    below = [from_below(q, m, direction, width, number, tilt) for q, m in pairs]
+    size = _size(above, counts, sign, width, tilt, goal, frame.log_delta, most_size)
+    if size is None:
         return None
-    threshold = max(0, math.floor((least - offset) / (held.total * width)) - 2)
-    laws = [_cells(q, m, end, width) for q, m, end in zip(held.probabilities, held.noise_multipliers, top, strict=True)]
-    slack = 1e-13 * (held.total + 1) * (1 + float(top.max()))
-    for part in (threshold, 0):
-        c = _tilt([law[1] for law in laws], held.counts, part, width, least - offset)
-        down = _compose([law[0] for law in laws], held.counts, part, size, c * width)
-        up = _compose([law[1] for law in laws], held.counts, part, size, c * width)
-        if down is not None and up is not None:
-            return Grid(offset, width, c, least, _DROPPED * delta, slack, down, up)
+    lines = []
+    for laws in (above, below):
+        origin = bottom + sign * float(counts @ [law.origin for law in laws])
+        shift = float(counts @ [law.shift for law in laws])
+        line = _compose(laws, counts, sign, width, tilt, size, origin + (shift if laws is above else -shift), frame)
+        if line is None:
+            return None
+        lines.append(line)
+    if direction == "remove":
+        lost = _lost(above, counts, width, size)
+        infinite = -math.expm1(float(counts @ np.log1p([-min(law.tail_p, 0.5) for law in above])))
+        infinite = infinite if max(law.tail_p for law in above) < 0.5 else 1.0
+        with np.errstate(divide="ignore"):
+            tail_p = -math.expm1(float(counts @ np.log1p([-law.tail_p for law in below]))) * (1 - 1e-12)
+            tail_q = -math.expm1(float(counts @ np.log1p([-law.tail_q for law in below]))) * (1 + 1e-12)
+    else:
+        lost, infinite, tail_p, tail_q = 0.0, 0.0, 0.0, 0.0
+    slack = 16 * UNIT * (abs(bottom) + steps.total * width + frame.least + width * size)
+    return Grid(lines[0], lines[1], lost + infinite * (1 + 1e-12), tail_p, tail_q, slack)
+
+
+def _log_moments(laws: list[Law], counts: Floats, width: float, slopes: Floats) -> Floats:
+    """An upper bound of sum of count * log sum_k p_k exp(slope k h), from bins, for each slope."""
+    total = np.zeros(len(slopes))
+    for law, count in zip(laws, counts, strict=True):
+        size = -(-len(law.masses) // _BINS)
+        starts = np.arange(0, len(law.masses), size)
+        bins = np.add.reduceat(law.masses, starts)
+        ends = np.minimum(starts + size, len(law.masses)) - 1
+        with np.errstate(divide="ignore", over="ignore"):
+            logs = np.log(bins)[None, :] + width * np.maximum(np.outer(slopes, starts), np.outer(slopes, ends))
+            peak = logs.max(axis=1)
+            total += count * (peak + np.log(np.exp(logs - peak[:, None]).sum(axis=1)) + 1e-12)
+    return total
+
+
+def _tilt(laws: list[Law], counts: Floats, sign: int, width: float, goal: float) -> float:
+    """The c that makes the mass around the smallest epsilon largest among the tilted ones (goal: its sum of u)."""
+    reach = width * len(laws[0].masses)
+    choices = np.append(0.0, np.geomspace(1e-2, 200.0, 40)) / reach
+    cost = _log_moments(laws, counts, width, sign * choices) - sign * choices * goal
+    return float(choices[int(np.argmin(cost))])
+
+
+def _size(
+    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, goal: float, log_delta: float, most: int
+) -> int | None:
+    """The smallest power of two whose wrapped masses are negligible."""
+    longest = float(counts.sum()) * (len(laws[0].masses) - 1) + 1
+    size = 2 ** math.ceil(math.log2(min(longest, max(len(laws[0].masses), goal / width + 4))))
+    while size <= most:
+        if size >= longest or _log_wrapped(laws, counts, sign, width, tilt, size) - sign * tilt * goal < log_delta - 18:
+            if sign < 0 or size >= longest or _lost(laws, counts, width, size) < math.exp(log_delta - 14):
+                return size
+        size *= 2
     return None
 
 
-def _cells(q: float, m: float, top: float, width: float) -> tuple[Floats, Floats]:
-    """Masses of one step at losses log(1-q) + k width: rounded down, and split upwards.
+def _slopes(laws: list[Law], width: float) -> Floats:
+    result: Floats = np.geomspace(0.1, 300.0, 40) / (width * len(laws[0].masses))
+    return result
 
-    Cell k holds rho - log(1-q) in [k width, (k+1) width), that is x from x_k = m^2 log((1-q)/q expm1(k width)) + 1/2.
+
+def _log_wrapped(laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, size: int) -> float:
+    """log of the tilted mass at sums of at least ``size``, by Chernoff."""
+    if float(counts.sum()) * (len(laws[0].masses) - 1) < size:
+        return -math.inf
+    slopes = sign * tilt + _slopes(laws, width)
+    bounds = _log_moments(laws, counts, width, slopes) - (slopes - sign * tilt) * width * size
+    return float(bounds.min()) + 1e-6
+
+
+def _lost(laws: list[Law], counts: Floats, width: float, size: int) -> float:
+    """The mass at sums of at least ``size``, by Chernoff."""
+    if float(counts.sum()) * (len(laws[0].masses) - 1) < size:
+        return 0.0
+    slopes = _slopes(laws, width)
+    return math.exp(min(0.0, float((_log_moments(laws, counts, width, slopes) - slopes * width * size).min()) + 1e-6))
+
+
+def _compose(
+    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, size: int, origin: float, frame: Frame
+) -> Line | None:
+    """delta of the composed law at its lattice points from just below ``least`` on, and what to add or subtract.
+
+    A transform errs by at most gamma times the sum of its (positive) input in each element, and so do powers of it;
+    by Parseval an error e of every element is an error of Euclidean norm e of the masses, which meets the weights
+    (1 - exp(-i h)) exp(-c i h), i > 0, in theirs.
     """
-    k = np.arange(1, math.ceil(top / width) + 2)
-    rise = width * k + np.log(-np.expm1(-width * k))
-    x = np.concatenate([[-np.inf], m**2 * (math.log1p(-q) - math.log(q) + rise) + 0.5])
-    null, null_error = _between(x / m)
-    shifted, shifted_error = _between((x - 1) / m)
-    mass = (1 - q) * null + q * shifted
-    error = (1 - q) * null_error + q * shifted_error + 4 * UNIT * mass
-    growth = (1 - q) * np.expm1(width * np.arange(len(null)))
-    up = (q * shifted - growth * null + q * shifted_error + growth * null_error) / -math.expm1(-width)
-    up = np.clip(up + 8 * UNIT / width * (q * shifted + growth * null), 0.0, mass)
-    split = np.zeros(len(mass) + 1)
-    split[:-1] += mass - up
-    split[1:] += up + error
-    return np.maximum(mass - error, 0.0), split
-
-
-def _between(edges: Floats) -> tuple[Floats, Floats]:
-    """Normal probabilities between neighbouring edges, from the nearer tail, and their error."""
-    left, right = ndtr(edges), ndtr(-edges)
-    value = np.where(edges[:-1] > 0, right[:-1] - right[1:], left[1:] - left[:-1])
-    error = 16 * UNIT * np.where(edges[:-1] > 0, right[:-1], left[1:])
-    return np.maximum(value, 0.0), error
-
-
-def _weights(law: Floats, threshold: int, step: float) -> tuple[float, float]:
-    """The masses of A and B, multiplied by exp(c k width)."""
-    tilted = law * np.exp(step * np.arange(len(law)))
-    return float(tilted[:threshold].sum()), float(tilted[threshold:].sum())
-
-
-def _log_rest(laws: list[Floats], counts: Floats, threshold: int, step: float) -> float:
-    """log of the total mass of (A + B)^T - A^T, multiplied by exp(c k width)."""
-    pairs = np.array([_weights(law, threshold, step) for law in laws])
-    if np.all(pairs[:, 0] > 0):
-        growth = float(counts @ np.log1p(pairs[:, 1] / pairs[:, 0]))
-        return float(counts @ np.log(pairs[:, 0])) + math.log(max(math.expm1(min(growth, 700.0)), 1e-300))
-    return float(counts @ np.log(pairs.sum(axis=1)))
-
-
-def _tilt(laws: list[Floats], counts: Floats, threshold: int, width: float, reach: float) -> float:
-    """The c for which rounding, spread evenly over the tilted masses, hurts least at the smallest epsilon."""
-    limit = 300 / (width * max(len(law) for law in laws))
-    choices = np.geomspace(min(1.0, limit), limit, 24) if limit > 1 else np.array([limit])
-    cost = [
-        _log_rest(laws, counts, threshold, c * width) - c * reach - 0.5 * math.log(-math.expm1(-c * width))
-        for c in choices
-    ]
-    # the smallest c that is nearly as good: wrapped masses hurt less there
-    return float(choices[int(np.argmax(np.array(cost) <= min(cost) + 1.0))])
-
-
-def _compose(laws: list[Floats], counts: Floats, threshold: int, size: int, step: float) -> _Composed | None:
-    """(A + B)^T - A^T by FFT; None where A is not nearly an atom, so that it cannot be divided by.
-
-    A transform errs by at most gamma times the sum of its (positive) input, in each element; by Parseval a largest
-    error e of the product is an error of Euclidean norm e of the masses.
-    """
-    gamma = 6 * UNIT * math.log2(size)
-    base, growth = np.zeros(size // 2 + 1, complex), np.zeros(size // 2 + 1, complex)
-    log_scale, spread, error_base, error_growth = 0.0, 0.0, 0.0, 0.0
+    step = tilt * width
+    gamma, total = 6 * UNIT * math.log2(size), float(counts.sum())
+    product, log_scale = None, 0.0
     for law, count in zip(laws, counts, strict=True):
-        tilted = law * np.exp(step * np.arange(len(law)))
-        low, high = float(tilted[:threshold].sum()), float(tilted[threshold:].sum())
-        error_base += count * (2 * gamma + 32 * UNIT)
-        rest = np.fft.rfft(np.concatenate([np.zeros(threshold), tilted[threshold:]]), size)
-        if threshold == 0:
-            base += count * np.log(np.where(rest == 0, 1e-300, rest / high))
-            log_scale += count * math.log(high)
-            continue
-        first = np.fft.rfft(tilted[:threshold], size)
-        floor = float(np.abs(first).min()) - gamma * low
-        if floor < 0.5 * low or high > 0.5 * floor:
+        tilted = law.masses * np.exp(sign * step * np.arange(len(law.masses)))
+        whole = float(tilted.sum())
+        if not (0 < whole < math.inf):
             return None
-        base += count * np.log(first / low)
-        growth += count * np.log1p(rest / first)
-        log_scale += count * math.log(low)
-        share = high / floor
-        spread += count * share / (1 - share)
-        error_growth += count * share * (gamma * (1 + low / floor) / (1 - share) + 16 * UNIT)
-    if log_scale + spread > 600 or error_base > 0.1:
+        tilted /= whole
+        log_scale += count * math.log(whole)
+        power = _power(np.fft.rfft(tilted, size), int(count))
+        product = power if product is None else product * power
+    if product is None:
         return None
-    if threshold == 0:
-        masses, relative = np.fft.irfft(np.exp(base), size), math.expm1(error_base) + gamma
+    error = math.expm1(min(1.0, total * (gamma + 16 * UNIT))) + 2 * gamma
+    masses = np.fft.irfft(product, size)
+    # the part of interest, in order of rising loss: first is the loss of the first mass
+    if sign > 0:
+        start = max(0, math.floor((frame.least - origin) / width) - 2)
+        if start >= size - 1:
+            return None
+        masses, first = masses[start:], origin + start * width
+        exponents = log_scale - step * (start + np.arange(len(masses)))
     else:
-        masses = np.fft.irfft(np.exp(base) * np.expm1(growth), size)
-        relative = math.exp(spread + error_base) * (error_growth + spread * (error_base + 8 * UNIT + gamma))
-    lost, wrapped = _outside(laws, counts, threshold, size, step)
-    scale = math.exp(log_scale)
-    return _Composed(masses * scale, relative * scale * (1 + 1e-6), lost, wrapped)
+        number = min(size, math.floor((origin - frame.least) / width) + 3)
+        if number < 2:
+            return Line(frame.least - width, width, np.zeros(2), np.zeros(2))
+        masses, first = masses[:number][::-1], origin - (number - 1) * width
+        exponents = log_scale + step * (number - 1 - np.arange(number))
+    span = min(len(masses), int(_MOST_EXPONENT / width) + 1)
+    if exponents[0] > 600 or (span < len(masses) and sign < 0):
+        return None
+    scale = np.exp(np.maximum(exponents, -740.0))
+    above = np.append(np.cumsum((masses * scale)[::-1])[::-1], 0.0)
+    places = width * np.arange(span)
+    sums = np.cumsum((np.exp(-places) * above[1 : span + 1])[::-1])[::-1]
+    values = np.exp(places) * -math.expm1(-width) * sums
+    tail = np.exp(places - places[-1]) * above[span] if span < len(masses) else np.zeros(span)
+    wrapped = math.exp(min(700.0, _log_wrapped(laws, counts, sign, width, tilt, size) - log_scale))
+    errors = scale[:span] * (error * _norm(step, width, size) + wrapped) * (1 + 1e-9) + np.abs(tail) + 1e-300
+    relative = 8 * UNIT * (total + 700 + 2 * size)
+    return Line(first, width, values, errors + relative * np.abs(values))
 
 
-def _outside(laws: list[Floats], counts: Floats, threshold: int, size: int, step: float) -> tuple[float, float]:
-    """Bounds of the mass at or above the grid's end, plain and multiplied by exp(c k width), by Chernoff."""
-    most = 600 / max(len(law) for law in laws)
-    steps = np.geomspace(most / 256, most, 25)
-    logs = [_log_rest(laws, counts, threshold, value) for value in steps]
-    lost = min(log - value * size for value, log in zip(steps, logs, strict=True))
-    above = [log - (value - step) * size for value, log in zip(steps, logs, strict=True) if value > step]
-    wrapped = min(above, default=math.inf)
-    # wrapped masses land at small losses, where they were multiplied by too little
-    return math.exp(min(lost, 0.0)), math.exp(min(wrapped, 700.0))
+def _norm(step: float, width: float, size: int) -> float:
+    """The Euclidean norm of (1 - exp(-i h)) exp(-i c h), i = 1 .. size, or a little more."""
+    plain = 1 / -math.expm1(-2 * step) if step > 0 else math.inf
+    ratio = math.exp(-2 * step)
+    sloped = width**2 * 2 / (1 - ratio) ** 3 if ratio < 1 else math.inf
+    return math.sqrt(min(plain, sloped, float(size)))
+
+
+def _power(values: Floats, count: int) -> Floats:
+    """values^count by squaring: 2 log2(count) products, a relative error below 4 UNIT count."""
+    result, square = None, values
+    while count:
+        if count & 1:
+            result = square if result is None else result * square
+        count >>= 1
+        if count:
+            square = square * square
+    assert result is not None
+    return result

@@ -1,29 +1,16 @@
 """One direction of one ledger: brackets of delta at an epsilon, and of epsilon at a delta."""
 
 import math
-from collections.abc import Callable
-
 import numpy as np
-from scipy.special import erf
 
 from tacit.accountants.pld.contour import Contour, contour
 from tacit.accountants.pld.events import Bracket, Floats, Steps, cut
-from tacit.accountants.pld.grid import grid
 from tacit.accountants.pld.saddle import Direction, RealAxis
+from tacit.accountants.pld.search import crossing, total_variation
 from tacit.accountants.pld.shape import period, plan, tolerance
 from tacit.errors import RefusedError
 
-Curve = Callable[[float], float]
-
 _ROUNDS = 3
-_FEW = 1000
-
-
-def total_variation(steps: Steps) -> float:
-    """An upper bound of delta(0): total variation is subadditive, q (2 Phi(1/(2m)) - 1) for a step."""
-    single = steps.probabilities * erf(1 / (math.sqrt(8) * steps.noise_multipliers))
-    whole = math.erf(math.sqrt(steps.gaussian_square / 8))
-    return (float(steps.counts @ single) + whole) * (1 + 1e-12)
 
 
 class OneDirection:
@@ -126,59 +113,6 @@ class OneDirection:
         if lower(start) > delta:
             low = crossing(lower, delta, start, high, fine)[0]
         return Bracket(low, high)
-
-
-def sharpen(steps: Steps, delta: float, known: Bracket) -> Bracket:
-    """For a few rare steps the contour stays wide; there the grid narrows the bracket of the remove direction."""
-    low, high = known.lower, known.upper
-    for _ in range(2):
-        if high - low <= 3 * tolerance(low) or steps.total > _FEW:
-            break
-        table = grid(steps, delta, low, 1.5 * tolerance(low) / min(steps.total, 4))
-        if table is None:
-            break
-        fine = 1e-3 * tolerance(low)
-        if table.upper(high) <= delta:
-            high = crossing(table.upper, delta, low, high, fine)[1] if table.upper(low) > delta else low
-        if table.lower(low) > delta:
-            low = crossing(table.lower, delta, low, high, fine)[0]
-    return Bracket(low, high)
-
-
-def sharpen_delta(steps: Steps, epsilon: float, known: Bracket) -> Bracket:
-    """The same for delta at one epsilon."""
-    low, high = known.lower, known.upper
-    for _ in range(2):
-        table = grid(steps, high, epsilon, 1.5 * tolerance(epsilon) / 4) if steps.total <= _FEW and high > 0 else None
-        if table is not None:
-            low, high = max(low, table.lower(epsilon)), min(high, table.upper(epsilon))
-    return Bracket(low, high)
-
-
-def crossing(curve: Curve, target: float, low: float, high: float, width: float) -> tuple[float, float]:
-    """Ends a < b, as close as ``width``, with curve(a) > target and curve(b) <= target (or b the given ``high``).
-
-    The curve is the exponential of something smooth, so the false position in its logarithm goes fast; the step is
-    kept off the ends so that both of them close in.
-    """
-    at_low, at_high = _height(curve(low), target), min(_height(curve(high), target), 0.0)
-    for turn in range(200):
-        if high - low <= max(width, 4e-16 * high):
-            break
-        share = at_low / (at_low - at_high) if turn % 4 != 3 and at_high < 0 else 0.5
-        gap = 0.4 * width / (high - low)
-        middle = low + (high - low) * min(max(share, min(gap, 0.5)), max(1 - gap, 0.5))
-        value = _height(curve(middle), target)
-        if value > 0:
-            low, at_low, at_high = middle, value, at_high / 2
-        else:
-            high, at_high, at_low = middle, value, at_low / 2
-    return low, high
-
-
-def _height(value: float, target: float) -> float:
-    """log(value/target), where 0 counts as very small."""
-    return math.log(value / target) if value > 1e-300 else -700.0
 
 
 def curve_bounds(side: OneDirection, epsilons: Floats) -> tuple[Floats, Floats]:

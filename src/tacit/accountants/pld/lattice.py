@@ -1,0 +1,189 @@
+"""One step's loss on a lattice of spacing h, once from above and once from below; both errors are of second order.
+
+With u = rho(x) - log(1-q) >= 0 the loss of a step is log(1-q) + u (remove) or -log(1-q) - u (add), and for a set of x
+
+    a = (1-q) N(0, m^2)(set),   b = q N(1, m^2)(set):   remove: P = a + b, Q = a/(1-q);   add: the other way round.
+
+delta is an expectation of a convex function of P/Q under Q. Hence spreading a cell's mass over its two ends, with P and
+Q kept (Doroshenko et al. 2022), bounds it from above; merging sets of x into one outcome bounds it from below. Merged
+outcomes sit at expm1(u) = b/a, near the lattice but not on it: each takes a little from its neighbour until it is on
+it, and what is still missing is rounded to the safe side, so nothing rests on how well that went.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from tacit.accountants.pld.events import Floats
+from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.pld.saddle import Direction
+
+_MOST_TAKEN = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """P-masses at u = origin + k h, k = 0 ..; what is not on the lattice is in the tails (remove only).
+
+    Args:
+        shift: how far, at most, a loss may lie on the unsafe side of its place.
+        tail_p: from above, the mass at infinite loss; from below, the P-mass beyond the lattice.
+        tail_q: from below, the Q-mass beyond the lattice.
+    """
+
+    masses: Floats
+    origin: float
+    shift: float
+    tail_p: float
+    tail_q: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    a: Floats
+    b: Floats
+    a_error: Floats
+    b_error: Floats
+
+
+def _edges(q: float, m: float, u: Floats) -> Floats:
+    """x of u: m^2 (log((1-q)/q) + log(expm1 u)) + 1/2."""
+    with np.errstate(divide="ignore"):
+        rise = u + np.log(-np.expm1(-u))
+    result: Floats = m**2 * (math.log1p(-q) - math.log(q) + rise) + 0.5
+    return result
+
+
+def _doubt(q: float, m: float, top: float, width: float) -> float:
+    """How far u may miss at an edge: du = (1 - e^-u) dx/m^2, and x is rounded in units of its terms."""
+    terms = abs(math.log1p(-q) - math.log(q)) + abs(math.log(width)) + top + 1 / m**2 + 4
+    return 32 * UNIT * min(1.0, top) * terms + 8 * UNIT * top
+
+
+def _cells(q: float, m: float, u: Floats) -> _Cells:
+    """a and b between neighbouring u; the last cell is all beyond the last u."""
+    x = np.append(_edges(q, m, u), np.inf)
+    null, null_error = _between(x / m)
+    moved, moved_error = _between((x - 1) / m)
+    rest = 1 - q
+    return _Cells(
+        rest * null, q * moved, rest * null_error + 2 * UNIT * rest * null, q * moved_error + 2 * UNIT * q * moved
+    )
+
+
+def _between(edges: Floats) -> tuple[Floats, Floats]:
+    """Normal probabilities between neighbouring edges, from the nearer tail, and their error."""
+    left, right = ndtr(edges), ndtr(-edges)
+    value = np.where(edges[:-1] > 0, right[:-1] - right[1:], left[1:] - left[:-1])
+    error = 16 * UNIT * np.where(edges[:-1] > 0, right[:-1], left[1:])
+    return np.maximum(value, 0.0), error
+
+
+def from_above(q: float, m: float, direction: Direction, width: float, number: int) -> Law:
+    """Each cell's P-mass split over its ends k and k+1, k < number, such that its Q-mass is kept too."""
+    u = width * np.arange(number + 1, dtype=np.float64)
+    cells, doubt = _cells(q, m, u), _doubt(q, m, width * number, width)
+    a, b, a_error, b_error = cells.a[:-1], cells.b[:-1], cells.a_error[:-1], cells.b_error[:-1]
+    masses = np.zeros(number + 1)
+    if direction == "remove":
+        mass, error = a + b, a_error + b_error
+        growth = np.expm1(u[:-1])
+        far = b - growth * a + b_error + growth * a_error + 8 * UNIT * (b + growth * a)  # P - e^(lower end) Q
+    else:
+        mass, error = a / (1 - q), 2 * a_error / (1 - q)
+        growth, share = np.expm1(u[1:]), np.exp(-u[1:]) / (1 - q)
+        far = share * (growth * a - b + growth * a_error + b_error + 8 * UNIT * (b + growth * a))
+    far = np.clip((far + 2 * doubt * mass) / -math.expm1(-width) * (1 + 8 * UNIT), 0.0, mass)
+    near, away = (slice(None, -1), slice(1, None)) if direction == "remove" else (slice(1, None), slice(None, -1))
+    masses[near] += mass - far
+    masses[away] += far + error + 4 * UNIT * mass
+    last_a, last_b = float(cells.a[-1] + cells.a_error[-1]), float(cells.b[-1] + cells.b_error[-1])
+    if direction == "add":
+        masses[-1] += last_a / (1 - q) * (1 + 4 * UNIT)
+        return Law(masses, 0.0, doubt, 0.0, 0.0)
+    # beyond the end: Q at the end, with its P = e^u a, and the rest of P at infinity
+    masses[-1] += math.exp(width * number) * last_a * (1 + 16 * UNIT * (1 + width * number))
+    infinite = max(0.0, last_b - math.expm1(width * number) * max(0.0, last_a - 2 * float(cells.a_error[-1])))
+    infinite += (16 * UNIT + doubt) * (last_a + last_b)
+    return Law(masses, 0.0, doubt, infinite, 0.0)
+
+
+def from_below(q: float, m: float, direction: Direction, width: float, number: int, tilt: float) -> Law:
+    """Cells around the places origin + k h merged into one outcome each, k <= number.
+
+    Args:
+        tilt: weighs losses when it is chosen how much to round all and how much single outcomes.
+    """
+    origin = _origin(q, m, width)
+    u = origin + width * np.arange(number + 1, dtype=np.float64)
+    cells = _cells(q, m, np.concatenate([[0.0], u + width / 2]))
+    a, b, a_error, b_error = _balance(cells, np.expm1(u), direction)
+    least_a, most_a = np.maximum(a - a_error, 0.0), a + a_error
+    least_b, most_b = np.maximum(b - b_error, 0.0), b + b_error
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if direction == "remove":
+            missing, mass = u - np.log1p(least_b / most_a), (least_a + least_b) * (1 - 4 * UNIT)
+        else:
+            missing, mass = np.log1p(most_b / least_a) - u, least_a / (1 - q) * (1 - 4 * UNIT)
+    missing = np.where(np.isfinite(missing), np.maximum(missing, 0.0), 1e9 * width) * (1 + 8 * UNIT) + 4 * UNIT * u
+    sign = 1 if direction == "remove" else -1
+    weights = mass * np.exp(np.clip(sign * tilt * u, -600.0, 600.0))
+    shift = _best_shift(missing, weights, width)
+    moves = np.ceil(np.minimum(np.maximum(missing - shift, 0.0) / width, 1e9))
+    place = np.arange(number + 1) - sign * moves.astype(np.int64)
+    kept = (place >= 0) & (place <= number)
+    masses = np.bincount(place[kept], mass[kept], number + 1) * (1 - 16 * UNIT)
+    if direction == "add":
+        return Law(masses, origin, shift, 0.0, 0.0)
+    last_a, last_b = float(cells.a[-1]), float(cells.b[-1])
+    tail_p = max(0.0, last_a + last_b - float(cells.a_error[-1] + cells.b_error[-1])) * (1 - 4 * UNIT)
+    return Law(masses, origin, shift, tail_p, (last_a + float(cells.a_error[-1])) / (1 - q) * (1 + 4 * UNIT))
+
+
+def _origin(q: float, m: float, width: float) -> float:
+    """Where the first cell, from 0 to origin + h/2, has its own outcome: most mass of a rare step is there."""
+    origin = width / 2
+    for _ in range(8):
+        x = float(_edges(q, m, np.array([origin + width / 2]))[0])
+        null, moved = float(ndtr(x / m)), float(ndtr((x - 1) / m))
+        origin = math.log1p(q * moved / ((1 - q) * null)) if null > 0 else origin
+    return origin
+
+
+def _balance(cells: _Cells, ratio: Floats, direction: Direction) -> tuple[Floats, Floats, Floats, Floats]:
+    """Outcomes take from a neighbour what brings b/a to the wanted ratio; shares of one outcome add up to at most 1."""
+    a, b = cells.a[:-1], cells.b[:-1]
+    excess = b - ratio * a
+    from_upper, from_lower = np.zeros(len(a)), np.zeros(len(a))  # the share of k taken by k - 1, and by k + 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        from_upper[1:] = -excess[:-1] / (b[1:] - ratio[:-1] * a[1:])
+        from_lower[:-1] = excess[1:] / (ratio[1:] * a[:-1] - b[:-1])
+    from_upper = np.clip(np.nan_to_num(from_upper, posinf=0.0, neginf=0.0), 0.0, _MOST_TAKEN)
+    from_lower = np.clip(np.nan_to_num(from_lower, posinf=0.0, neginf=0.0), 0.0, _MOST_TAKEN)
+    kept = 1 - from_upper - from_lower
+    # an outcome that gives to others needs less itself; only the safe side takes account of that
+    if direction == "remove":
+        from_lower[:-1] *= kept[1:]
+    else:
+        from_upper[1:] *= kept[:-1]
+    kept = 1 - from_upper - from_lower
+
+    def mix(values: Floats) -> Floats:
+        result: Floats = kept * values
+        result[:-1] += (from_upper * values)[1:]
+        result[1:] += (from_lower * values)[:-1]
+        return result
+
+    extra = 8 * UNIT
+    return mix(a), mix(b), mix(cells.a_error[:-1] + extra * a), mix(cells.b_error[:-1] + extra * b)
+
+
+def _best_shift(missing: Floats, weights: Floats, width: float) -> float:
+    """Rounding all losses by s, or the single outcomes that miss more than s by a whole step: the cheaper s."""
+    choices = np.append(width * np.geomspace(1e-9, 0.5, 28), missing[0])
+    choices = choices[choices >= min(missing[0], width / 2)]
+    whole = float(weights.sum())
+    cost = [s * whole + width * float(weights[missing > s].sum()) for s in choices]
+    return float(choices[int(np.argmin(cost))])

@@ -1,0 +1,130 @@
+"""Answers from the grid engine: lattices refined until the bracket is narrow, or too large to be worth it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.accountants.pld.events import Bracket, Floats, Steps
+from tacit.accountants.pld.grid import Frame, Grid, grid
+from tacit.accountants.pld.saddle import Direction
+from tacit.accountants.pld.shape import tolerance
+from tacit.accountants.pld.search import crossing, total_variation
+from tacit.accountants.pld.sketch import Sketch
+
+Mask = NDArray[np.bool_]
+
+MOST_KINDS = 6
+FIRST = 500  # cells of one step in the first lattice
+CHEAP = 2**14  # cells up to which no contour is faster
+MOST = 2**20
+_ROUNDS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A bracket, whether it is as narrow as wanted, and how many cells that took or would take."""
+
+    bracket: Bracket
+    narrow: bool
+    cells: int
+
+
+class Rare:
+    """Certified answers for one direction of a ledger of few kinds of subsampled steps."""
+
+    def __init__(self, steps: Steps, direction: Direction) -> None:
+        self.steps, self.direction = steps, direction
+        self.sketch = Sketch(steps, direction)
+        self.edges = -np.log1p(-steps.probabilities)
+        self.whole = float(steps.counts @ self.edges)  # minus the least sum (remove), or the largest one (add)
+
+    @staticmethod
+    def serves(steps: Steps) -> bool:
+        return 0 < steps.size <= MOST_KINDS and steps.gaussian_square == 0
+
+    def _grid(self, number: int, low: float, high: float, log_delta: float) -> Grid | None:
+        """A lattice for epsilons from ``low`` to ``high``.
+
+        Removing: a loss beyond ``high`` plus all that the other steps may take off decides alone, where the tails are
+        exact. Adding: below ``low`` minus all that the others may add, a loss does not matter.
+        """
+        if self.direction == "remove":
+            reach = high + min(self.whole, self.sketch.low(-16.0)) + float(self.edges.max())
+        else:
+            reach = min(self.whole, self.sketch.high(log_delta - 16.0)) - low + float(self.edges.max())
+        width = max(reach, 1e-9) / number
+        return grid(self.steps, self.direction, Frame(width, number, low, log_delta), 8 * MOST)
+
+    def epsilon(self, delta: float, floor: float = 0.0, most: int = CHEAP, start: int = FIRST) -> Found:
+        """A bracket of max(floor, epsilon(delta)); not narrow if that would take more than ``most`` cells."""
+        low, high, sure, number = floor, max(floor, self.sketch.epsilon(math.log(delta))), False, start
+        if total_variation(self.steps) <= delta or (self.direction == "add" and self.whole <= floor):
+            return Found(Bracket(floor, floor), True, 0)
+        for _ in range(_ROUNDS):
+            table = self._grid(number, low, high, math.log(delta))
+            if table is None:
+                break
+            if table.upper(low) <= delta:
+                return Found(Bracket(low, low), True, number)
+            fine = 0.02 * tolerance(low)
+            if table.upper(high) > delta:
+                high = high if sure else 2 * high + 1e-6
+            else:
+                high, sure = crossing(table.upper, delta, low, high, fine)[1], True
+            if table.lower(low) > delta:
+                low = crossing(table.lower, delta, low, high, fine)[0]
+            if not sure:
+                continue
+            aim = 2.5 * tolerance(low)
+            if high - low <= aim:
+                return Found(Bracket(low, high), True, number)
+            wanted = int(number * min(max(1.3 * math.sqrt((high - low) / aim), 1.5), 12.0))
+            if wanted > most:
+                return Found(Bracket(low, high), False, wanted)
+            number = wanted
+        return Found(Bracket(low, high if sure else math.inf), False, MOST)
+
+    def curve(self, epsilons: Floats, most: int = CHEAP) -> tuple[Floats, Floats, Mask]:
+        """Bounds of delta at each epsilon, and which of them are narrow; a lattice serves all that it resolves."""
+        lower, upper = np.zeros(len(epsilons)), np.full(len(epsilons), min(1.0, total_variation(self.steps)))
+        narrow, tried = np.zeros(len(epsilons), bool), np.zeros(len(epsilons), bool)
+        if self.direction == "add":
+            narrow = epsilons >= self.whole
+            upper[narrow] = 0.0
+        start = FIRST
+        while not np.all(narrow | tried):
+            waiting = np.flatnonzero(~(narrow | tried))
+            chosen = waiting[np.argsort(epsilons[waiting])[len(waiting) // 2]]
+            table, start = self._table(float(epsilons[chosen]), most, start)
+            tried[chosen] = True
+            if table is None:
+                continue
+            for index in waiting:
+                epsilon = float(epsilons[index])
+                lower[index] = max(lower[index], table.lower(epsilon))
+                upper[index] = min(upper[index], table.upper(epsilon))
+                narrow[index] = _resolved(table, epsilon) <= 1
+        return lower, upper, narrow
+
+    def _table(self, epsilon: float, most: int, start: int) -> tuple[Grid | None, int]:
+        """The first lattice that resolves delta at one epsilon, or the last one tried, and its cells."""
+        number, table, log_delta = min(start, most), None, math.log(min(1.0, total_variation(self.steps)))
+        for _ in range(_ROUNDS):
+            found = self._grid(number, epsilon, epsilon, log_delta)
+            if found is None:
+                break
+            table, ratio = found, _resolved(found, epsilon)
+            wanted = int(number * min(max(1.3 * math.sqrt(ratio), 1.5), 12.0))
+            if ratio <= 1 or wanted > most:
+                break
+            log_delta = math.log(max(found.lower(epsilon), 1e-3 * found.upper(epsilon), 1e-290))
+            number = wanted
+        return table, number
+
+
+def _resolved(table: Grid, epsilon: float) -> float:
+    """The width of the bracket of delta in units of the wanted one: what the tolerance of epsilon allows, or 1e-5."""
+    lower, upper, aim = table.lower(epsilon), table.upper(epsilon), tolerance(epsilon)
+    return (upper - lower) / max(upper - table.upper(epsilon + aim), 1e-5 * lower, 1e-300)
