@@ -10,7 +10,7 @@ by ``lattice.from_above``; from below with P - e^epsilon Q, which never exceeds 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -91,143 +91,155 @@ def grid(steps: Steps, direction: Direction, frame: Frame, most_size: int) -> Gr
         return None
     pairs = list(zip(steps.probabilities.tolist(), steps.noise_multipliers.tolist(), strict=True))
     above = [from_above(q, m, direction, width, number) for q, m in pairs]
-    goal = sign * (frame.least - bottom)
-    tilt = _tilt(above, counts, sign, width, goal)
+    # losses are bottom + i h, i = sum of +-k; the window of i that is kept starts just below the least epsilon
+    start = math.floor((frame.least - bottom) / width) - 3
+    tilt = _tilt(above, counts, sign, width, start)
     below = [from_below(q, m, direction, width, number, tilt) for q, m in pairs]
-    size = _size(above, counts, sign, width, tilt, goal, frame.log_delta, most_size)
-    if size is None:
+    found = _size(above, counts, sign, width, tilt, start, frame.log_delta, most_size)
+    if found is None:
         return None
+    size, earlier = found
     lines = []
     for laws in (above, below):
         origin = bottom + sign * float(counts @ [law.origin for law in laws])
         shift = float(counts @ [law.shift for law in laws])
-        line = _compose(laws, counts, sign, width, tilt, size, origin + (shift if laws is above else -shift), frame)
+        first = math.floor((frame.least - origin) / width) - 3 + earlier
+        line = _compose(laws, counts, sign, width, tilt, size, first)
         if line is None:
             return None
-        lines.append(line)
-    if direction == "remove":
-        lost = _lost(above, counts, width, size)
-        infinite = -math.expm1(float(counts @ np.log1p([-min(law.tail_p, 0.5) for law in above])))
-        infinite = infinite if max(law.tail_p for law in above) < 0.5 else 1.0
-        with np.errstate(divide="ignore"):
-            tail_p = -math.expm1(float(counts @ np.log1p([-law.tail_p for law in below]))) * (1 - 1e-12)
-            tail_q = -math.expm1(float(counts @ np.log1p([-law.tail_q for law in below]))) * (1 + 1e-12)
-    else:
-        lost, infinite, tail_p, tail_q = 0.0, 0.0, 0.0, 0.0
+        lines.append(replace(line, first=line.first + origin + (shift if laws is above else -shift)))
+    infinite = _some([law.tail_p for law in above], counts)
+    tail_p, tail_q = _some([law.tail_p for law in below], counts), _some([law.tail_q for law in below], counts)
+    lost = _lost(above, counts, sign, width, start + earlier, size)
     slack = 16 * UNIT * (abs(bottom) + steps.total * width + frame.least + width * size)
-    return Grid(lines[0], lines[1], lost + infinite * (1 + 1e-12), tail_p, tail_q, slack)
+    return Grid(lines[0], lines[1], lost + infinite * (1 + 1e-12), tail_p * (1 - 1e-12), tail_q * (1 + 1e-12), slack)
+
+
+def _some(tails: list[float], counts: Floats) -> float:
+    """The probability that some step is in its tail."""
+    if max(tails) >= 1:
+        return 1.0
+    return -math.expm1(float(counts @ np.log1p(-np.array(tails))))
 
 
 def _log_moments(laws: list[Law], counts: Floats, width: float, slopes: Floats) -> Floats:
-    """An upper bound of sum of count * log sum_k p_k exp(slope k h), from bins, for each slope."""
+    """An upper bound of sum of count * log sum_k p_k exp(slope k h), for each slope.
+
+    In bins, with the mass and the mean of each: exp is below its chord.
+    """
     total = np.zeros(len(slopes))
     for law, count in zip(laws, counts, strict=True):
-        size = -(-len(law.masses) // _BINS)
-        starts = np.arange(0, len(law.masses), size)
-        bins = np.add.reduceat(law.masses, starts)
-        ends = np.minimum(starts + size, len(law.masses)) - 1
-        with np.errstate(divide="ignore", over="ignore"):
-            logs = np.log(bins)[None, :] + width * np.maximum(np.outer(slopes, starts), np.outer(slopes, ends))
-            peak = logs.max(axis=1)
-            total += count * (peak + np.log(np.exp(logs - peak[:, None]).sum(axis=1)) + 1e-12)
+        number = len(law.masses)
+        starts = np.arange(number)
+        if number > _BINS:
+            wide = np.geomspace(_BINS // 2, number - 1, _BINS // 2).astype(np.int64)
+            starts = np.unique(np.append(np.arange(_BINS // 2), wide))
+        ends = np.append(starts[1:], number) - 1
+        bins = np.maximum(np.add.reduceat(law.masses, starts), 1e-300)
+        moments = np.add.reduceat(law.masses * (np.arange(number) - np.repeat(starts, ends + 1 - starts)), starts)
+        share = np.clip(moments / (bins * np.maximum(ends - starts, 1)), 0.0, 1.0)
+        exponents = width * np.outer(slopes, np.append(starts, ends))
+        peak = exponents.max(axis=1)
+        sums = np.exp(exponents - peak[:, None]) @ np.append(bins * (1 - share), bins * share)
+        total += count * (peak + np.log(np.maximum(sums, 1e-300)) + 1e-14 * (4 + np.abs(peak)))
     return total
 
 
-def _tilt(laws: list[Law], counts: Floats, sign: int, width: float, goal: float) -> float:
-    """The c that makes the mass around the smallest epsilon largest among the tilted ones (goal: its sum of u)."""
-    reach = width * len(laws[0].masses)
-    choices = np.append(0.0, np.geomspace(1e-2, 200.0, 40)) / reach
-    cost = _log_moments(laws, counts, width, sign * choices) - sign * choices * goal
-    return float(choices[int(np.argmin(cost))])
+def _tilt(laws: list[Law], counts: Floats, sign: int, width: float, start: int) -> float:
+    """A c for which the mass around the smallest epsilon is not much below the largest share of all tilted mass.
+
+    The largest such c: it pushes the aliases from below down.
+    """
+    choices = np.append(0.0, np.geomspace(1e-2, 200.0, 40)) / (width * len(laws[0].masses))
+    cost = _log_moments(laws, counts, width, sign * choices) - choices * start * width
+    return float(choices[np.flatnonzero(cost <= cost.min() + 5)[-1]])
 
 
 def _size(
-    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, goal: float, log_delta: float, most: int
-) -> int | None:
-    """The smallest power of two whose wrapped masses are negligible."""
-    longest = float(counts.sum()) * (len(laws[0].masses) - 1) + 1
-    size = 2 ** math.ceil(math.log2(min(longest, max(len(laws[0].masses), goal / width + 4))))
+    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, start: int, log_delta: float, most: int
+) -> tuple[int, int] | None:
+    """The smallest power of two whose aliases are negligible, and where its window starts: as asked, or at the bottom."""
+    size, negligible = 2 ** math.ceil(math.log2(len(laws[0].masses))), math.exp(max(log_delta - 14, -680.0))
     while size <= most:
-        if size >= longest or _log_wrapped(laws, counts, sign, width, tilt, size) - sign * tilt * goal < log_delta - 18:
-            if sign < 0 or size >= longest or _lost(laws, counts, width, size) < math.exp(log_delta - 14):
-                return size
+        for first in {start, min(start, _lowest(laws, counts, sign))}:
+            lost = _lost(laws, counts, sign, width, first, size)
+            if lost < negligible and max(_aliases(laws, counts, sign, width, tilt, first, size)) < negligible:
+                return size, first - start
         size *= 2
     return None
 
 
-def _slopes(laws: list[Law], width: float) -> Floats:
-    result: Floats = np.geomspace(0.1, 300.0, 40) / (width * len(laws[0].masses))
-    return result
+def _lowest(laws: list[Law], counts: Floats, sign: int) -> int:
+    """The smallest i of all."""
+    return 0 if sign > 0 else -int(counts.sum()) * (len(laws[0].masses) - 1)
 
 
-def _log_wrapped(laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, size: int) -> float:
-    """log of the tilted mass at sums of at least ``size``, by Chernoff."""
-    if float(counts.sum()) * (len(laws[0].masses) - 1) < size:
+def _chernoff(
+    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, first: int
+) -> float:
+    """log of the mass at i >= first, multiplied by exp(tilt i h)."""
+    if first > (float(counts.sum()) * (len(laws[0].masses) - 1) if sign > 0 else 0):
         return -math.inf
-    slopes = sign * tilt + _slopes(laws, width)
-    bounds = _log_moments(laws, counts, width, slopes) - (slopes - sign * tilt) * width * size
+    slopes = tilt + np.geomspace(0.1, 300.0, 40) / (width * len(laws[0].masses))
+    bounds = _log_moments(laws, counts, width, sign * slopes) - (slopes - tilt) * width * first
     return float(bounds.min()) + 1e-6
 
 
-def _lost(laws: list[Law], counts: Floats, width: float, size: int) -> float:
-    """The mass at sums of at least ``size``, by Chernoff."""
-    if float(counts.sum()) * (len(laws[0].masses) - 1) < size:
-        return 0.0
-    slopes = _slopes(laws, width)
-    return math.exp(min(0.0, float((_log_moments(laws, counts, width, slopes) - slopes * width * size).min()) + 1e-6))
+def _lost(laws: list[Law], counts: Floats, sign: int, width: float, start: int, size: int) -> float:
+    """The mass above the window."""
+    return math.exp(min(0.0, _chernoff(laws, counts, sign, width, 0.0, start + size)))
+
+
+def _aliases(
+    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, start: int, size: int
+) -> tuple[float, float]:
+    """What masses above and below the window add to delta at its start, where they land.
+
+    From above they land j windows lower, at i >= start, and are divided by exp(tilt i h) there. From below they land j
+    windows higher, where exp(-tilt j size h) of their mass is left.
+    """
+    above = math.exp(min(700.0, _chernoff(laws, counts, sign, width, tilt, start + size) - tilt * width * start))
+    if start <= _lowest(laws, counts, sign):
+        return above, 0.0
+    fall = tilt * width * size
+    return above, (1 + 1e-6) * math.exp(-fall) / -math.expm1(-fall) if fall > 0 else math.inf
 
 
 def _compose(
-    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, size: int, origin: float, frame: Frame
+    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, size: int, start: int
 ) -> Line | None:
-    """delta of the composed law at its lattice points from just below ``least`` on, and what to add or subtract.
+    """delta of the composed law at its lattice points from ``start`` on, with losses counted from i = 0, and its error.
 
     A transform errs by at most gamma times the sum of its (positive) input in each element, and so do powers of it;
     by Parseval an error e of every element is an error of Euclidean norm e of the masses, which meets the weights
     (1 - exp(-i h)) exp(-c i h), i > 0, in theirs.
     """
-    step = tilt * width
-    gamma, total = 6 * UNIT * math.log2(size), float(counts.sum())
-    product, log_scale = None, 0.0
+    step, gamma, total = tilt * width, 6 * UNIT * math.log2(size), float(counts.sum())
+    product, log_scale = np.ones(size // 2 + 1, complex), 0.0
     for law, count in zip(laws, counts, strict=True):
         tilted = law.masses * np.exp(sign * step * np.arange(len(law.masses)))
         whole = float(tilted.sum())
         if not (0 < whole < math.inf):
             return None
-        tilted /= whole
         log_scale += count * math.log(whole)
-        power = _power(np.fft.rfft(tilted, size), int(count))
-        product = power if product is None else product * power
-    if product is None:
-        return None
+        product = product * _power(np.fft.rfft(tilted / whole, size), int(count))
     error = math.expm1(min(1.0, total * (gamma + 16 * UNIT))) + 2 * gamma
-    masses = np.fft.irfft(product, size)
-    # the part of interest, in order of rising loss: first is the loss of the first mass
-    if sign > 0:
-        start = max(0, math.floor((frame.least - origin) / width) - 2)
-        if start >= size - 1:
-            return None
-        masses, first = masses[start:], origin + start * width
-        exponents = log_scale - step * (start + np.arange(len(masses)))
-    else:
-        number = min(size, math.floor((origin - frame.least) / width) + 3)
-        if number < 2:
-            return Line(frame.least - width, width, np.zeros(2), np.zeros(2))
-        masses, first = masses[:number][::-1], origin - (number - 1) * width
-        exponents = log_scale + step * (number - 1 - np.arange(number))
-    span = min(len(masses), int(_MOST_EXPONENT / width) + 1)
-    if exponents[0] > 600 or (span < len(masses) and sign < 0):
+    masses = np.roll(np.fft.irfft(product if sign > 0 else product.conj(), size), -(start % size))
+    exponents = log_scale - step * (start + np.arange(size))
+    if exponents[0] > 600:
         return None
     scale = np.exp(np.maximum(exponents, -740.0))
     above = np.append(np.cumsum((masses * scale)[::-1])[::-1], 0.0)
+    span = min(size, int(_MOST_EXPONENT / width) + 1)
     places = width * np.arange(span)
     sums = np.cumsum((np.exp(-places) * above[1 : span + 1])[::-1])[::-1]
     values = np.exp(places) * -math.expm1(-width) * sums
-    tail = np.exp(places - places[-1]) * above[span] if span < len(masses) else np.zeros(span)
-    wrapped = math.exp(min(700.0, _log_wrapped(laws, counts, sign, width, tilt, size) - log_scale))
-    errors = scale[:span] * (error * _norm(step, width, size) + wrapped) * (1 + 1e-9) + np.abs(tail) + 1e-300
-    relative = 8 * UNIT * (total + 700 + 2 * size)
-    return Line(first, width, values, errors + relative * np.abs(values))
+    # what lies above the span, the transform, the aliases, and the sums themselves
+    errors = np.exp(places - places[-1]) * abs(above[span]) + scale[:span] * error * _norm(step, width, size)
+    high, low = _aliases(laws, counts, sign, width, tilt, start, size)
+    errors += high * np.exp(-tilt * places) + low + 1e-300
+    errors = errors * (1 + 1e-9) + 8 * UNIT * (total + 700 + 2 * size) * np.abs(values)
+    return Line(start * width, width, values, errors)
 
 
 def _norm(step: float, width: float, size: int) -> float:

@@ -130,6 +130,8 @@ def from_below(q: float, m: float, direction: Direction, width: float, number: i
     missing = np.where(np.isfinite(missing), np.maximum(missing, 0.0), 1e9 * width) * (1 + 8 * UNIT) + 4 * UNIT * u
     sign = 1 if direction == "remove" else -1
     weights = mass * np.exp(np.clip(sign * tilt * u, -600.0, 600.0))
+    if direction == "remove":
+        weights[0] *= 1e3  # rounded down, the first outcome is lost
     shift = _best_shift(missing, weights, width)
     moves = np.ceil(np.minimum(np.maximum(missing - shift, 0.0) / width, 1e9))
     place = np.arange(number + 1) - sign * moves.astype(np.int64)
@@ -144,12 +146,17 @@ def from_below(q: float, m: float, direction: Direction, width: float, number: i
 
 def _origin(q: float, m: float, width: float) -> float:
     """Where the first cell, from 0 to origin + h/2, has its own outcome: most mass of a rare step is there."""
-    origin = width / 2
-    for _ in range(8):
-        x = float(_edges(q, m, np.array([origin + width / 2]))[0])
-        null, moved = float(ndtr(x / m)), float(ndtr((x - 1) / m))
-        origin = math.log1p(q * moved / ((1 - q) * null)) if null > 0 else origin
-    return origin
+
+    def outcome(edge: float) -> float:
+        x = m * (math.log1p(-q) - math.log(q) + edge + math.log(-math.expm1(-edge))) + 0.5 / m
+        null, moved = math.erfc(-x / math.sqrt(2)), math.erfc((1 / m - x) / math.sqrt(2))
+        return math.log1p(q * moved / ((1 - q) * null)) if null > 0 else edge
+
+    low, high = 0.0, 64 * width
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if outcome(middle + width / 2) > middle else (low, middle)
+    return low
 
 
 def _balance(cells: _Cells, ratio: Floats, direction: Direction) -> tuple[Floats, Floats, Floats, Floats]:
@@ -182,8 +189,7 @@ def _balance(cells: _Cells, ratio: Floats, direction: Direction) -> tuple[Floats
 
 def _best_shift(missing: Floats, weights: Floats, width: float) -> float:
     """Rounding all losses by s, or the single outcomes that miss more than s by a whole step: the cheaper s."""
-    choices = np.append(width * np.geomspace(1e-9, 0.5, 28), missing[0])
-    choices = choices[choices >= min(missing[0], width / 2)]
+    choices = np.append(width * np.geomspace(1e-9, 0.5, 28), min(missing[0], width))
     whole = float(weights.sum())
     cost = [s * whole + width * float(weights[missing > s].sum()) for s in choices]
     return float(choices[int(np.argmin(cost))])
