@@ -22,28 +22,30 @@ def epsilon_bounds(steps: Steps, direction: Direction, delta: float, floor: floa
     first: Found | None = None
     if Rare.serves(steps):
         rare = Rare(steps, direction)
-        first = rare.epsilon(delta, floor)
+        first = rare.epsilon(delta, Bracket(floor, math.inf))
         if first.narrow:
             return first.bracket
-    found = _contour_epsilon(steps, direction, delta, floor)
+    found = _contour_epsilon(steps, direction, delta, floor, first is not None and first.cells <= MOST)
     if first is None:
         return found
     found = _both(found, first.bracket)
     if found.upper - found.lower > 3 * tolerance(found.lower):
-        found = _both(found, rare.epsilon(delta, floor, MOST, min(first.cells, MOST)).bracket)
+        found = rare.epsilon(delta, found, MOST, min(first.cells, MOST)).bracket
     return found
 
 
-def _contour_epsilon(steps: Steps, direction: Direction, delta: float, floor: float) -> Bracket:
+def _contour_epsilon(steps: Steps, direction: Direction, delta: float, floor: float, narrow: bool = False) -> Bracket:
     side = OneDirection(steps, direction)
     if direction == "add":
         if side.surely_within(floor, delta) or side.delta(floor).upper <= delta:
             return Bracket(floor, floor)
     else:
         # with the largest noise cut off if that helps: where large moments come from noise that no run meets
-        cut_off = OneDirection(steps, direction, min(_DROPPED * delta, _TINY))
-        side = min((side, cut_off), key=lambda one: one.cost(delta))
-    found = side.epsilon(delta)
+        cost, little = side.cost(delta)
+        if cost > little:
+            cut_off = OneDirection(steps, direction, min(_DROPPED * delta, _TINY))
+            side = cut_off if cut_off.cost(delta)[0] < cost else side
+    found = side.epsilon(delta, narrow)
     return Bracket(max(floor, found.lower), max(floor, found.upper))
 
 

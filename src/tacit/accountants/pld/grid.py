@@ -18,8 +18,8 @@ from tacit.accountants.pld.events import Floats, Steps
 from tacit.accountants.pld.lattice import Law, from_above, from_below
 from tacit.accountants.pld.loss import UNIT
 from tacit.accountants.pld.saddle import Direction
+from tacit.accountants.pld.tails import Tails
 
-_BINS = 400
 _MOST_EXPONENT = 500.0
 
 
@@ -93,9 +93,10 @@ def grid(steps: Steps, direction: Direction, frame: Frame, most_size: int) -> Gr
     above = [from_above(q, m, direction, width, number) for q, m in pairs]
     # losses are bottom + i h, i = sum of +-k; the window of i that is kept starts just below the least epsilon
     start = math.floor((frame.least - bottom) / width) - 3
-    tilt = _tilt(above, counts, sign, width, start)
+    tails = Tails(above, counts, sign, width)
+    tilt = tails.tilt(start)
     below = [from_below(q, m, direction, width, number, tilt) for q, m in pairs]
-    found = _size(above, counts, sign, width, tilt, start, frame.log_delta, most_size)
+    found = tails.size(tilt, start, frame.log_delta, most_size)
     if found is None:
         return None
     size, earlier = found
@@ -103,14 +104,15 @@ def grid(steps: Steps, direction: Direction, frame: Frame, most_size: int) -> Gr
     for laws in (above, below):
         origin = bottom + sign * float(counts @ [law.origin for law in laws])
         shift = float(counts @ [law.shift for law in laws])
-        first = math.floor((frame.least - origin) / width) - 3 + earlier
-        line = _compose(laws, counts, sign, width, tilt, size, first)
+        first = math.floor((frame.least - origin) / width) - 3 - earlier
+        aliases = (tails if laws is above else Tails(below, counts, sign, width)).aliases(tilt, first, size)
+        line = _compose(laws, counts, sign, width, tilt, size, first, aliases)
         if line is None:
             return None
         lines.append(replace(line, first=line.first + origin + (shift if laws is above else -shift)))
     infinite = _some([law.tail_p for law in above], counts)
     tail_p, tail_q = _some([law.tail_p for law in below], counts), _some([law.tail_q for law in below], counts)
-    lost = _lost(above, counts, sign, width, start + earlier, size)
+    lost = tails.lost(start - earlier, size)
     slack = 16 * UNIT * (abs(bottom) + steps.total * width + frame.least + width * size)
     return Grid(lines[0], lines[1], lost + infinite * (1 + 1e-12), tail_p * (1 - 1e-12), tail_q * (1 + 1e-12), slack)
 
@@ -122,91 +124,8 @@ def _some(tails: list[float], counts: Floats) -> float:
     return -math.expm1(float(counts @ np.log1p(-np.array(tails))))
 
 
-def _log_moments(laws: list[Law], counts: Floats, width: float, slopes: Floats) -> Floats:
-    """An upper bound of sum of count * log sum_k p_k exp(slope k h), for each slope.
-
-    In bins, with the mass and the mean of each: exp is below its chord.
-    """
-    total = np.zeros(len(slopes))
-    for law, count in zip(laws, counts, strict=True):
-        number = len(law.masses)
-        starts = np.arange(number)
-        if number > _BINS:
-            wide = np.geomspace(_BINS // 2, number - 1, _BINS // 2).astype(np.int64)
-            starts = np.unique(np.append(np.arange(_BINS // 2), wide))
-        ends = np.append(starts[1:], number) - 1
-        bins = np.maximum(np.add.reduceat(law.masses, starts), 1e-300)
-        moments = np.add.reduceat(law.masses * (np.arange(number) - np.repeat(starts, ends + 1 - starts)), starts)
-        share = np.clip(moments / (bins * np.maximum(ends - starts, 1)), 0.0, 1.0)
-        exponents = width * np.outer(slopes, np.append(starts, ends))
-        peak = exponents.max(axis=1)
-        sums = np.exp(exponents - peak[:, None]) @ np.append(bins * (1 - share), bins * share)
-        total += count * (peak + np.log(np.maximum(sums, 1e-300)) + 1e-14 * (4 + np.abs(peak)))
-    return total
-
-
-def _tilt(laws: list[Law], counts: Floats, sign: int, width: float, start: int) -> float:
-    """A c for which the mass around the smallest epsilon is not much below the largest share of all tilted mass.
-
-    The largest such c: it pushes the aliases from below down.
-    """
-    choices = np.append(0.0, np.geomspace(1e-2, 200.0, 40)) / (width * len(laws[0].masses))
-    cost = _log_moments(laws, counts, width, sign * choices) - choices * start * width
-    return float(choices[np.flatnonzero(cost <= cost.min() + 5)[-1]])
-
-
-def _size(
-    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, start: int, log_delta: float, most: int
-) -> tuple[int, int] | None:
-    """The smallest power of two whose aliases are negligible, and where its window starts: as asked, or at the bottom."""
-    size, negligible = 2 ** math.ceil(math.log2(len(laws[0].masses))), math.exp(max(log_delta - 14, -680.0))
-    while size <= most:
-        for first in {start, min(start, _lowest(laws, counts, sign))}:
-            lost = _lost(laws, counts, sign, width, first, size)
-            if lost < negligible and max(_aliases(laws, counts, sign, width, tilt, first, size)) < negligible:
-                return size, first - start
-        size *= 2
-    return None
-
-
-def _lowest(laws: list[Law], counts: Floats, sign: int) -> int:
-    """The smallest i of all."""
-    return 0 if sign > 0 else -int(counts.sum()) * (len(laws[0].masses) - 1)
-
-
-def _chernoff(
-    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, first: int
-) -> float:
-    """log of the mass at i >= first, multiplied by exp(tilt i h)."""
-    if first > (float(counts.sum()) * (len(laws[0].masses) - 1) if sign > 0 else 0):
-        return -math.inf
-    slopes = tilt + np.geomspace(0.1, 300.0, 40) / (width * len(laws[0].masses))
-    bounds = _log_moments(laws, counts, width, sign * slopes) - (slopes - tilt) * width * first
-    return float(bounds.min()) + 1e-6
-
-
-def _lost(laws: list[Law], counts: Floats, sign: int, width: float, start: int, size: int) -> float:
-    """The mass above the window."""
-    return math.exp(min(0.0, _chernoff(laws, counts, sign, width, 0.0, start + size)))
-
-
-def _aliases(
-    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, start: int, size: int
-) -> tuple[float, float]:
-    """What masses above and below the window add to delta at its start, where they land.
-
-    From above they land j windows lower, at i >= start, and are divided by exp(tilt i h) there. From below they land j
-    windows higher, where exp(-tilt j size h) of their mass is left.
-    """
-    above = math.exp(min(700.0, _chernoff(laws, counts, sign, width, tilt, start + size) - tilt * width * start))
-    if start <= _lowest(laws, counts, sign):
-        return above, 0.0
-    fall = tilt * width * size
-    return above, (1 + 1e-6) * math.exp(-fall) / -math.expm1(-fall) if fall > 0 else math.inf
-
-
 def _compose(
-    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, size: int, start: int
+    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, size: int, start: int, aliases: tuple[float, float]
 ) -> Line | None:
     """delta of the composed law at its lattice points from ``start`` on, with losses counted from i = 0, and its error.
 
@@ -236,8 +155,7 @@ def _compose(
     values = np.exp(places) * -math.expm1(-width) * sums
     # what lies above the span, the transform, the aliases, and the sums themselves
     errors = np.exp(places - places[-1]) * abs(above[span]) + scale[:span] * error * _norm(step, width, size)
-    high, low = _aliases(laws, counts, sign, width, tilt, start, size)
-    errors += high * np.exp(-tilt * places) + low + 1e-300
+    errors += aliases[0] * np.exp(-tilt * places) + aliases[1] + 1e-300
     errors = errors * (1 + 1e-9) + 8 * UNIT * (total + 700 + 2 * size) * np.abs(values)
     return Line(start * width, width, values, errors)
 

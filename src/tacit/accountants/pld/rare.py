@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 MOST_KINDS = 6
 FIRST = 500  # cells of one step in the first lattice
 CHEAP = 2**14  # cells up to which no contour is faster
-MOST = 2**20
+MOST = 2**19
 _ROUNDS = 7
 
 
@@ -50,18 +50,33 @@ class Rare:
         Removing: a loss beyond ``high`` plus all that the other steps may take off decides alone, where the tails are
         exact. Adding: below ``low`` minus all that the others may add, a loss does not matter.
         """
+        frame = Frame(self._reach(low, high, log_delta) / number, number, low, log_delta)
+        return grid(self.steps, self.direction, frame, 4 * MOST)
+
+    def _reach(self, low: float, high: float, log_delta: float) -> float:
         if self.direction == "remove":
             reach = high + min(self.whole, self.sketch.low(-16.0)) + float(self.edges.max())
         else:
             reach = min(self.whole, self.sketch.high(log_delta - 16.0)) - low + float(self.edges.max())
-        width = max(reach, 1e-9) / number
-        return grid(self.steps, self.direction, Frame(width, number, low, log_delta), 8 * MOST)
+        return max(reach, 1e-9)
 
-    def epsilon(self, delta: float, floor: float = 0.0, most: int = CHEAP, start: int = FIRST) -> Found:
-        """A bracket of max(floor, epsilon(delta)); not narrow if that would take more than ``most`` cells."""
-        low, high, sure, number = floor, max(floor, self.sketch.epsilon(math.log(delta))), False, start
-        if total_variation(self.steps) <= delta or (self.direction == "add" and self.whole <= floor):
-            return Found(Bracket(floor, floor), True, 0)
+    def _cells(self, epsilon: float, slope: float, log_delta: float) -> int:
+        """About how many cells a narrow bracket takes: a lattice adds a variance of h min(h/6, E u) at each step."""
+        room = 4 * tolerance(epsilon) / slope
+        mean = 2 * float(self.steps.counts @ self.steps.probabilities)
+        width = max(math.sqrt(6 * room / self.steps.total), room / mean)
+        return int(min(self._reach(epsilon, epsilon, log_delta) / width, 1e9))
+
+    def epsilon(self, delta: float, known: Bracket, most: int = CHEAP, start: int = FIRST) -> Found:
+        """A bracket of max(known.lower, epsilon(delta)); not narrow if that would take more than ``most`` cells."""
+        guess, slope = self.sketch.epsilon(math.log(delta))
+        low, sure, number = known.lower, math.isfinite(known.upper), start
+        high = known.upper if sure else max(low, guess)
+        if total_variation(self.steps) <= delta or (self.direction == "add" and self.whole <= low):
+            return Found(Bracket(low, low), True, 0)
+        cells = self._cells(high, slope, math.log(delta))
+        if cells > 4 * most:
+            return Found(known, False, cells)
         for _ in range(_ROUNDS):
             table = self._grid(number, low, high, math.log(delta))
             if table is None:

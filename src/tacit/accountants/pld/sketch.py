@@ -36,10 +36,11 @@ class Sketch:
             total += count * (peak + np.log(np.exp(exponents - peak[:, None]) @ weight))
         return total
 
-    def epsilon(self, log_delta: float) -> float:
-        """About the Chernoff bound of epsilon."""
+    def epsilon(self, log_delta: float) -> tuple[float, float]:
+        """About the Chernoff bound of epsilon, and the slope -d log(delta)/d epsilon there."""
         s = self.slopes
-        return max(0.0, float(((self.rise - s * np.log1p(1 / s) - np.log1p(s) - log_delta) / s).min()))
+        bounds = (self.rise - s * np.log1p(1 / s) - np.log1p(s) - log_delta) / s
+        return max(0.0, float(bounds.min())), float(s[int(np.argmin(bounds))])
 
     def high(self, log_share: float) -> float:
         """The sum exceeds this with a probability of about exp(log_share) or less."""

@@ -1,6 +1,7 @@
 """One direction of one ledger: brackets of delta at an epsilon, and of epsilon at a delta."""
 
 import math
+
 import numpy as np
 
 from tacit.accountants.pld.contour import Contour, contour
@@ -37,8 +38,8 @@ class OneDirection:
         self.axis.for_delta(log_delta)
         return min(point.chernoff_epsilon(log_delta) for point in self.axis.seen())
 
-    def cost(self, delta: float) -> float:
-        """A measure of the nodes that ``epsilon`` will need."""
+    def cost(self, delta: float) -> tuple[float, float]:
+        """A measure of the nodes that ``epsilon`` will need, and what is little."""
         return period(self.axis, max(0.0, self.epsilon_at_most(delta)), math.log(delta - self.dropped))
 
     def surely_within(self, epsilon: float, delta: float) -> bool:
@@ -74,15 +75,22 @@ class OneDirection:
             log_delta = guess
         return nodes
 
-    def epsilon(self, delta: float) -> Bracket:
-        """A bracket of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
+    def epsilon(self, delta: float, narrow: bool = False) -> Bracket:
+        """A bracket of the smallest epsilon >= 0 with delta(epsilon) <= delta.
+
+        Args:
+            narrow: leave it at Chernoff's bound if the bracket will be wide anyway.
+        """
         ceiling, log_delta = self.epsilon_at_most(delta), math.log(delta - self.dropped)
         peak = self.axis.for_delta(log_delta)
         if ceiling <= 0 or total_variation(self.steps) <= delta:
             return Bracket(0.0, 0.0)
         found, guess = Bracket(0.0, ceiling), max(0.0, ceiling - 2 / peak.c)
         for _ in range(_ROUNDS):
-            nodes = contour(self.steps, self.direction, plan(self.axis, peak, guess, log_delta))
+            shape = plan(self.axis, peak, guess, log_delta)
+            if narrow and shape.wide:
+                break
+            nodes = contour(self.steps, self.direction, shape)
             found = self._narrow(nodes, delta, found)
             if found.upper - found.lower <= 2 * tolerance(found.lower) or abs(found.upper - guess) < 0.1 / peak.c:
                 break
