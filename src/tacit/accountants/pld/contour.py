@@ -37,7 +37,7 @@ class Shape:
         peak: K and its derivatives at c.
         beyond: K at some points above c, which bound the aliases.
         log_tail: the log of what the nodes left out may add, relative to exp(K(c) - c eps).
-        wide: whether smoothing had to be so strong that the bracket will be wider than wanted.
+        heavy: whether the nodes are much work, so that a grid may be faster.
     """
 
     peak: Cumulants
@@ -46,7 +46,7 @@ class Shape:
     size: int
     tau: float
     log_tail: float
-    wide: bool = False
+    heavy: bool = False
 
     @property
     def period(self) -> float:

@@ -25,19 +25,19 @@ def epsilon_bounds(steps: Steps, direction: Direction, delta: float, floor: floa
         first = rare.epsilon(delta, Bracket(floor, math.inf))
         if first.narrow:
             return first.bracket
-    found = _contour_epsilon(steps, direction, delta, floor, first is not None and first.cells <= MOST)
+    found = _contour_epsilon(steps, direction, delta, floor, first is not None and first.cells <= MOST // 4)
     if first is None:
         return found
     found = _both(found, first.bracket)
     if found.upper - found.lower > 3 * tolerance(found.lower):
-        found = rare.epsilon(delta, found, MOST, min(first.cells, MOST)).bracket
+        found = rare.epsilon(delta, found, MOST, min(first.cells, 2**14)).bracket
     return found
 
 
-def _contour_epsilon(steps: Steps, direction: Direction, delta: float, floor: float, narrow: bool = False) -> Bracket:
+def _contour_epsilon(steps: Steps, direction: Direction, delta: float, floor: float, light: bool = False) -> Bracket:
     side = OneDirection(steps, direction)
     if direction == "add":
-        if side.surely_within(floor, delta) or side.delta(floor).upper <= delta:
+        if side.surely_within(floor, delta) or side.delta(floor, light).upper <= delta:
             return Bracket(floor, floor)
     else:
         # with the largest noise cut off if that helps: where large moments come from noise that no run meets
@@ -45,7 +45,7 @@ def _contour_epsilon(steps: Steps, direction: Direction, delta: float, floor: fl
         if cost > little:
             cut_off = OneDirection(steps, direction, min(_DROPPED * delta, _TINY))
             side = cut_off if cut_off.cost(delta)[0] < cost else side
-    found = side.epsilon(delta, narrow)
+    found = side.epsilon(delta, light)
     return Bracket(max(floor, found.lower), max(floor, found.upper))
 
 

@@ -94,17 +94,16 @@ def grid(steps: Steps, direction: Direction, frame: Frame, most_size: int) -> Gr
     # losses are bottom + i h, i = sum of +-k; the window of i that is kept starts just below the least epsilon
     start = math.floor((frame.least - bottom) / width) - 3
     tails = Tails(above, counts, sign, width)
-    tilt = tails.tilt(start)
-    below = [from_below(q, m, direction, width, number, tilt) for q, m in pairs]
-    found = tails.size(tilt, start, frame.log_delta, most_size)
-    if found is None:
+    window = tails.window(start, frame.log_delta, most_size)
+    if window is None:
         return None
-    size, earlier = found
+    size, tilt = window.size, window.tilt
+    below = [from_below(q, m, direction, width, number, tilt) for q, m in pairs]
     lines = []
     for laws in (above, below):
         origin = bottom + sign * float(counts @ [law.origin for law in laws])
         shift = float(counts @ [law.shift for law in laws])
-        first = math.floor((frame.least - origin) / width) - 3 - earlier
+        first = math.floor((frame.least - origin) / width) - 3 + window.offset
         aliases = (tails if laws is above else Tails(below, counts, sign, width)).aliases(tilt, first, size)
         line = _compose(laws, counts, sign, width, tilt, size, first, aliases)
         if line is None:
@@ -112,7 +111,7 @@ def grid(steps: Steps, direction: Direction, frame: Frame, most_size: int) -> Gr
         lines.append(replace(line, first=line.first + origin + (shift if laws is above else -shift)))
     infinite = _some([law.tail_p for law in above], counts)
     tail_p, tail_q = _some([law.tail_p for law in below], counts), _some([law.tail_q for law in below], counts)
-    lost = tails.lost(start - earlier, size)
+    lost = tails.lost(start + window.offset, size)
     slack = 16 * UNIT * (abs(bottom) + steps.total * width + frame.least + width * size)
     return Grid(lines[0], lines[1], lost + infinite * (1 + 1e-12), tail_p * (1 - 1e-12), tail_q * (1 + 1e-12), slack)
 

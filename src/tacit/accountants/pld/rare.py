@@ -17,7 +17,7 @@ Mask = NDArray[np.bool_]
 
 MOST_KINDS = 6
 FIRST = 500  # cells of one step in the first lattice
-CHEAP = 2**14  # cells up to which no contour is faster
+CHEAP = 40_000  # cells up to which no contour is faster
 MOST = 2**19
 _ROUNDS = 7
 

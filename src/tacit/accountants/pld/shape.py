@@ -12,6 +12,7 @@ from tacit.accountants.pld.window import step, window
 
 MOST_POINTS = 1.5e6  # of one step
 MOST_WORK = 1e9  # multiplications of one contour: about 0.15 seconds
+LITTLE_WORK = 2e8
 
 _LADDER: Floats = 1.12 ** np.arange(-40, 200, dtype=np.float64)
 
@@ -38,8 +39,8 @@ def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> S
     peak, length = _best_line(axis, peak, epsilon, log_delta, log_share)
     room = log_share - (peak.value - peak.c * epsilon)
     spacing = 2 * math.pi / length
-    top, tau, log_tail, wide = _top(axis.steps, peak, tilt_of(axis.direction, peak.c), room, width, spacing)
-    return Shape(peak, _above(axis, peak), spacing, math.ceil(top / spacing) + 2, tau, log_tail, wide)
+    top, tau, log_tail, heavy = _top(axis.steps, peak, tilt_of(axis.direction, peak.c), room, width, spacing)
+    return Shape(peak, _above(axis, peak), spacing, math.ceil(top / spacing) + 2, tau, log_tail, heavy)
 
 
 def _best_line(
@@ -77,7 +78,7 @@ def _period(peak: Cumulants, beyond: tuple[Cumulants, ...], epsilon: float, log_
 def _top(
     steps: Steps, peak: Cumulants, tilt: float, room: float, width: float, spacing: float
 ) -> tuple[float, float, float, bool]:
-    """The height of the last node, tau, the log of the tail above it (at most ``room``), and whether tau is too large.
+    """The height of the last node, tau, the log of the tail above it (at most ``room``), and whether that is much work.
 
     Smoothing moves epsilon by about 3.4 tau^2 (c+1)/2; it is used only if it saves half of the nodes.
     """
@@ -93,11 +94,11 @@ def _top(
     natural, smoothed = first(0.0), first(tau**2)
     if natural[1] <= room and heights[natural[0]] < 2 * heights[smoothed[0]]:
         tau, smoothed = 0.0, natural
-    natural_tau = tau
+    work = _work(steps, tilt, float(heights[smoothed[0]]), spacing)
     while tau < 1 and _work(steps, tilt, float(heights[smoothed[0]]), spacing) > MOST_WORK:
         tau = max(1.3 * tau, 0.1 * width)  # a wider bracket rather than no answer
         smoothed = first(tau**2)
-    return float(heights[smoothed[0]]), tau, smoothed[1], tau > natural_tau
+    return float(heights[smoothed[0]]), tau, smoothed[1], work > LITTLE_WORK
 
 
 def _work(steps: Steps, tilt: float, top: float, spacing: float) -> float:

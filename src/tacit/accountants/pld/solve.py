@@ -51,23 +51,26 @@ class OneDirection:
         lower, upper = nodes.bounds(epsilons)
         return lower, np.minimum(upper + self.dropped, 1.0)
 
-    def delta(self, epsilon: float) -> Bracket:
+    def delta(self, epsilon: float, light: bool = False) -> Bracket:
         """A bracket of delta(epsilon), as narrow as the tolerance of epsilon asks for."""
-        nodes = self.contour_at(epsilon)
+        nodes = self.contour_at(epsilon, light)
         if nodes is None:
             return Bracket(0.0, max(self.delta_at_most(epsilon), 5e-324))
         lower, upper = self.bounds(nodes, np.array([epsilon]))
         return Bracket(float(lower[0]), min(float(upper[0]), self.delta_at_most(epsilon)))
 
-    def contour_at(self, epsilon: float) -> Contour | None:
-        """Nodes that resolve delta(epsilon); None where delta is too small for floating point."""
+    def contour_at(self, epsilon: float, light: bool = False) -> Contour | None:
+        """Nodes that resolve delta(epsilon); None where delta is too small for floating point, or they are too many."""
         ceiling = self.delta_at_most(epsilon)
         if ceiling < 1e-290:
             return None
         peak = self.axis.for_epsilon(epsilon)
         log_delta, nodes = math.log(ceiling) - 2.0, None
         for _ in range(_ROUNDS):
-            nodes = contour(self.steps, self.direction, plan(self.axis, peak, epsilon, log_delta))
+            shape = plan(self.axis, peak, epsilon, log_delta)
+            if light and shape.heavy:
+                break
+            nodes = contour(self.steps, self.direction, shape)
             lower, upper = (float(bound[0]) for bound in nodes.bounds(np.array([epsilon])))
             guess = math.log(max(lower, 0.1 * upper, 1e-300))
             if upper - lower <= peak.c * tolerance(epsilon) * lower or guess > log_delta - 0.5:
@@ -75,11 +78,11 @@ class OneDirection:
             log_delta = guess
         return nodes
 
-    def epsilon(self, delta: float, narrow: bool = False) -> Bracket:
+    def epsilon(self, delta: float, light: bool = False) -> Bracket:
         """A bracket of the smallest epsilon >= 0 with delta(epsilon) <= delta.
 
         Args:
-            narrow: leave it at Chernoff's bound if the bracket will be wide anyway.
+            light: leave it at Chernoff's bound if the nodes are much work.
         """
         ceiling, log_delta = self.epsilon_at_most(delta), math.log(delta - self.dropped)
         peak = self.axis.for_delta(log_delta)
@@ -88,7 +91,7 @@ class OneDirection:
         found, guess = Bracket(0.0, ceiling), max(0.0, ceiling - 2 / peak.c)
         for _ in range(_ROUNDS):
             shape = plan(self.axis, peak, guess, log_delta)
-            if narrow and shape.wide:
+            if light and shape.heavy:
                 break
             nodes = contour(self.steps, self.direction, shape)
             found = self._narrow(nodes, delta, found)

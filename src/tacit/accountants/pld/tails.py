@@ -1,6 +1,7 @@
 """What of a composed lattice law lies outside of a window of losses, by Chernoff bounds from bins."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,13 +11,22 @@ from tacit.accountants.pld.lattice import Law
 _BINS = 300
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where the window begins, relative to the start asked for, its size, and the tilt c."""
+
+    offset: int
+    size: int
+    tilt: float
+
+
 class Tails:
     """Chernoff bounds of a composed lattice law: sum of count * log sum_k p_k exp(slope i h), i = +-k, at some slopes."""
 
     def __init__(self, laws: list[Law], counts: Floats, sign: int, width: float) -> None:
         number = len(laws[0].masses)
         self.counts, self.sign, self.width, self.number = counts, sign, width, number
-        self.slopes: Floats = np.append(0.0, np.geomspace(1e-2, 400.0, 56)) / (width * number)
+        self.slopes: Floats = np.append(0.0, np.geomspace(0.03, 400.0, 80)) / (width * number)
         self.logs = np.zeros(len(self.slopes))
         starts = np.arange(number)
         if number > _BINS:
@@ -41,14 +51,6 @@ class Tails:
         most = float(self.counts.sum()) * (self.number - 1)
         return (0.0, most) if self.sign > 0 else (-most, 0.0)
 
-    def tilt(self, start: int) -> float:
-        """A c for which the mass around the start is not much below the largest share of all tilted mass.
-
-        The largest such c: it pushes the aliases from below down.
-        """
-        cost = (self.logs - self.slopes * start * self.width)[:-12]
-        return float(self.slopes[np.flatnonzero(cost <= cost.min() + 5)[-1]])
-
     def _beyond(self, tilt: float, first: int) -> float:
         """log of the mass at i >= first, multiplied by exp(tilt i h)."""
         if first > self.range[1]:
@@ -72,12 +74,24 @@ class Tails:
         fall = tilt * self.width * size
         return above, (1 + 1e-6) * math.exp(-fall) / -math.expm1(-fall) if fall > 0 else math.inf
 
-    def size(self, tilt: float, start: int, log_delta: float, most: int) -> tuple[int, int] | None:
-        """The smallest power of two whose aliases are negligible, and how far its window starts before ``start``."""
-        size, negligible = 2 ** math.ceil(math.log2(self.number)), math.exp(max(log_delta - 14, -680.0))
+    def window(self, start: int, log_delta: float, most: int) -> Window | None:
+        """The smallest window, from ``start`` or from the lowest i, and a tilt that make all aliases negligible.
+
+        Of the tilts for which the mass around the start is not much below the largest share of all tilted mass.
+        """
+        size, negligible = 2 ** math.ceil(math.log2(self.number)), max(log_delta - 14, -680.0)
+        cost = self.logs - self.slopes * start * self.width
         while size <= most:
             for first in (start, min(start, math.floor(self.range[0]))):
-                if max(self.lost(first, size), *self.aliases(tilt, first, size)) < negligible:
-                    return size, start - first
+                fall = self.slopes * self.width * size
+                bounds = self.logs - self.slopes * self.width * (first + size)
+                above = np.append(np.minimum.accumulate(bounds[::-1])[::-1][1:], math.inf) + fall
+                if first + size > self.range[1]:
+                    above[:] = -math.inf
+                below = -fall if first > self.range[0] else np.full(len(fall), -math.inf)
+                good = (np.maximum(above, below) < negligible) & (cost < cost.min() + 6)
+                if np.any(good) and self.lost(first, size) < math.exp(negligible):
+                    best = int(np.flatnonzero(good)[np.argmin(cost[good])])
+                    return Window(first - start, size, float(self.slopes[best]))
             size *= 2
         return None
