@@ -155,7 +155,7 @@ def _origin(q: float, m: float, width: float) -> float:
     def outcome(edge: float) -> float:
         x = m * (math.log1p(-q) - math.log(q) + edge + math.log(-math.expm1(-edge))) + 0.5 / m
         null, moved = math.erfc(-x / math.sqrt(2)), math.erfc((1 / m - x) / math.sqrt(2))
-        return math.log1p(q * moved / ((1 - q) * null)) if null > 0 else edge
+        return math.log1p(q * moved / ((1 - q) * null)) if (1 - q) * null > 1e-290 else edge
 
     low, high = 0.0, 64 * width
     for _ in range(40):
