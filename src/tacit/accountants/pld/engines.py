@@ -63,8 +63,8 @@ def curve_bounds(steps: Steps, direction: Direction, epsilons: Floats) -> tuple[
     waiting = np.arange(len(epsilons))
     if Rare.serves(steps):
         rare = Rare(steps, direction)
-        lower, upper, narrow = rare.curve(epsilons)
-        waiting = np.flatnonzero(~narrow)
+        lower, upper, _ = rare.curve(epsilons)
+        waiting = np.flatnonzero(upper - lower > _WIDE * upper)
     for dropped in (0.0, _TINY) if direction == "remove" else (0.0,):
         if len(waiting):
             low, high = contour_curve(OneDirection(steps, direction, dropped), epsilons[waiting])

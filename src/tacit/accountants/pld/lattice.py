@@ -22,7 +22,7 @@ from tacit.accountants.pld.saddle import Direction
 
 _MOST_TAKEN = 0.45
 _FITTED = 40  # cells whose edges are fitted
-_FITS = 16
+_FITS = 12
 
 
 @dataclass(frozen=True, slots=True)

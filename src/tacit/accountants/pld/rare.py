@@ -20,6 +20,7 @@ FIRST = 500  # cells of one step in the first lattice
 CHEAP = 40_000  # cells up to which no contour is faster
 MOST = 2**19
 _ROUNDS = 7
+_TABLES = 40  # lattices of one curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Rare:
         if total_variation(self.steps) <= delta or (self.direction == "add" and self.whole <= low):
             return Found(Bracket(low, low), True, 0)
         cells = self._cells(high, slope, math.log(delta))
-        if cells > 4 * most:
+        if cells > 2 * most:
             return Found(known, False, cells)
         for _ in range(_ROUNDS):
             table = self._grid(number, low, high, math.log(delta))
@@ -108,38 +109,36 @@ class Rare:
         if self.direction == "add":
             narrow = epsilons >= self.whole
             upper[narrow] = 0.0
-        start = FIRST
-        while not np.all(narrow | tried):
+        for _ in range(_TABLES):
             waiting = np.flatnonzero(~(narrow | tried))
-            chosen = waiting[np.argsort(epsilons[waiting])[len(waiting) // 2]]
-            table, start = self._table(float(epsilons[chosen]), most, start)
+            if not len(waiting):
+                break
+            chosen = waiting[np.argmin(epsilons[waiting])]
+            table = self._table(float(epsilons[chosen]), float(epsilons[waiting].max()), most)
             tried[chosen] = True
-            if table is None:
-                continue
-            for index in waiting:
+            for index in waiting if table is not None else ():
                 epsilon = float(epsilons[index])
                 lower[index] = max(lower[index], table.lower(epsilon))
                 upper[index] = min(upper[index], table.upper(epsilon))
                 narrow[index] = _resolved(table, epsilon) <= 1
         return lower, upper, narrow
 
-    def _table(self, epsilon: float, most: int, start: int) -> tuple[Grid | None, int]:
-        """The first lattice that resolves delta at one epsilon, or the last one tried, and its cells."""
-        number, table, log_delta = min(start, most), None, math.log(min(1.0, total_variation(self.steps)))
+    def _table(self, epsilon: float, high: float, most: int) -> Grid | None:
+        """The first lattice that resolves delta at one epsilon, or the last one tried; made for all up to ``high``."""
+        number, table, log_delta = FIRST, None, math.log(min(1.0, total_variation(self.steps)))
         for _ in range(_ROUNDS):
-            found = self._grid(number, epsilon, epsilon, log_delta)
+            found = self._grid(number, epsilon, high, log_delta)
             if found is None:
                 break
             table, ratio = found, _resolved(found, epsilon)
-            wanted = int(number * min(max(1.3 * math.sqrt(ratio), 1.5), 12.0))
-            if ratio <= 1 or wanted > most:
+            number = int(number * min(max(1.3 * math.sqrt(ratio), 1.5), 12.0))
+            if ratio <= 1 or number > most:
                 break
             log_delta = math.log(max(found.lower(epsilon), 1e-3 * found.upper(epsilon), 1e-290))
-            number = wanted
-        return table, number
+        return table
 
 
 def _resolved(table: Grid, epsilon: float) -> float:
-    """The width of the bracket of delta in units of the wanted one: what the tolerance of epsilon allows, or 1e-5."""
+    """The width of the bracket of delta in units of the wanted one: what the tolerance of epsilon allows, or 1e-4."""
     lower, upper, aim = table.lower(epsilon), table.upper(epsilon), tolerance(epsilon)
-    return (upper - lower) / max(upper - table.upper(epsilon + aim), 1e-5 * lower, 1e-300)
+    return (upper - lower) / max(upper - table.upper(epsilon + aim), 1e-4 * lower, 1e-300)
