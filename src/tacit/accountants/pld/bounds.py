@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tacit.accountants.pld.closed_form import gaussian_delta, one_step_add, one_step_remove
-from tacit.accountants.pld.events import Bracket, Floats, PoissonGaussian, Steps, merge
 from tacit.accountants.pld.engines import curve_bounds, delta_bounds, epsilon_bounds
+from tacit.accountants.pld.events import Bracket, Floats, PoissonGaussian, Steps, merge
 from tacit.accountants.pld.search import crossing
 from tacit.accountants.pld.shape import tolerance
 from tacit.errors import InputError
@@ -68,7 +68,8 @@ def delta_curve(events: Sequence[PoissonGaussian], epsilons: Floats) -> tuple[Fl
     steps = merge(events)
     if _has_closed_form(steps):
         return _closed_form(steps, wanted)
-    remove, add = curve_bounds(steps, "remove", wanted), curve_bounds(steps, "add", wanted)
+    remove = curve_bounds(steps, "remove", wanted, np.zeros(len(wanted)))
+    add = curve_bounds(steps, "add", wanted, remove[0])
     return np.maximum(remove[0], add[0]), np.maximum(remove[1], add[1])
 
 

@@ -1,8 +1,9 @@
-"""Which engine answers: the grid where few cells will do, else the contour, and the grid again where that stays wide."""
+"""Which engine answers: the grid where few cells will do, else the contour, else a larger grid."""
 
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.accountants.pld.events import Bracket, Floats, Steps
 from tacit.accountants.pld.rare import MOST, Found, Rare
@@ -51,31 +52,37 @@ def _contour_epsilon(steps: Steps, direction: Direction, delta: float, floor: fl
 
 def delta_bounds(steps: Steps, direction: Direction, epsilon: float, floor: float = 0.0) -> Bracket:
     """A bracket of max(floor, delta(epsilon)) of one direction."""
-    if direction == "add" and not Rare.serves(steps) and OneDirection(steps, direction).surely_within(epsilon, floor):
-        return Bracket(floor, floor)
-    lower, upper = curve_bounds(steps, direction, np.array([float(epsilon)]))
-    return Bracket(max(floor, float(lower[0])), max(floor, float(upper[0])))
+    lower, upper = curve_bounds(steps, direction, np.array([float(epsilon)]), np.array([floor]))
+    return Bracket(float(lower[0]), float(upper[0]))
 
 
-def curve_bounds(steps: Steps, direction: Direction, epsilons: Floats) -> tuple[Floats, Floats]:
-    """Bounds of delta of one direction at each epsilon."""
-    lower, upper = np.zeros(len(epsilons)), np.ones(len(epsilons))
-    waiting = np.arange(len(epsilons))
+def curve_bounds(steps: Steps, direction: Direction, epsilons: Floats, floors: Floats) -> tuple[Floats, Floats]:
+    """Bounds of max(floor, delta(epsilon)) of one direction, for each epsilon."""
+    lower, upper, narrow = np.zeros(len(epsilons)), np.ones(len(epsilons)), np.zeros(len(epsilons), bool)
     if Rare.serves(steps):
         rare = Rare(steps, direction)
-        lower, upper, _ = rare.curve(epsilons)
-        waiting = np.flatnonzero(upper - lower > _WIDE * upper)
+        lower, upper, narrow = rare.curve(epsilons)
+    elif direction == "add":
+        side = OneDirection(steps, direction)
+        pairs = zip(epsilons, floors, strict=True)
+        narrow = np.array([side.surely_within(float(e), float(f)) if f > 0 else False for e, f in pairs], bool)
+        upper[narrow] = floors[narrow]
+
+    def wide() -> NDArray[np.int64]:
+        return np.flatnonzero(~narrow & (upper - lower > _WIDE * upper) & (upper > floors))
+
     for dropped in (0.0, _TINY) if direction == "remove" else (0.0,):
+        waiting = wide()
         if len(waiting):
             low, high = contour_curve(OneDirection(steps, direction, dropped), epsilons[waiting])
             lower[waiting], upper[waiting] = np.maximum(lower[waiting], low), np.minimum(upper[waiting], high)
-        waiting = waiting[(upper - lower > _WIDE * upper)[waiting]]
+    waiting = wide()
     if Rare.serves(steps) and len(waiting):
         low, high, _ = rare.curve(epsilons[waiting], MOST)
         lower[waiting], upper[waiting] = np.maximum(lower[waiting], low), np.minimum(upper[waiting], high)
     if np.any(lower > upper):
         raise RefusedError("two bounds of delta contradict each other; please report this ledger")
-    return lower, upper
+    return np.maximum(lower, floors), np.maximum(upper, floors)
 
 
 def _both(one: Bracket, other: Bracket) -> Bracket:

@@ -17,6 +17,7 @@ import numpy as np
 from tacit.accountants.pld.events import Floats, Steps
 from tacit.accountants.pld.lattice import Law, from_above, from_below
 from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.pld.moments import Complexes
 from tacit.accountants.pld.saddle import Direction
 from tacit.accountants.pld.tails import Tails
 
@@ -124,7 +125,14 @@ def _some(tails: list[float], counts: Floats) -> float:
 
 
 def _compose(
-    laws: list[Law], counts: Floats, sign: int, width: float, tilt: float, size: int, start: int, aliases: tuple[float, float]
+    laws: list[Law],
+    counts: Floats,
+    sign: int,
+    width: float,
+    tilt: float,
+    size: int,
+    start: int,
+    aliases: tuple[float, float],
 ) -> Line | None:
     """delta of the composed law at its lattice points from ``start`` on, with losses counted from i = 0, and its error.
 
@@ -167,14 +175,13 @@ def _norm(step: float, width: float, size: int) -> float:
     return math.sqrt(min(plain, sloped, float(size)))
 
 
-def _power(values: Floats, count: int) -> Floats:
+def _power(values: Complexes, count: int) -> Complexes:
     """values^count by squaring: 2 log2(count) products, a relative error below 4 UNIT count."""
-    result, square = None, values
+    result, square = np.ones_like(values), values
     while count:
         if count & 1:
-            result = square if result is None else result * square
+            result = result * square
         count >>= 1
         if count:
             square = square * square
-    assert result is not None
     return result

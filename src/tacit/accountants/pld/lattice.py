@@ -141,7 +141,7 @@ def from_below(q: float, m: float, direction: Direction, width: float, number: i
     moves = np.ceil(np.minimum(np.maximum(missing - shift, 0.0) / width, 1e9))
     place = np.arange(number + 1) - sign * moves.astype(np.int64)
     kept = (place >= 0) & (place <= number)
-    masses = np.bincount(place[kept], mass[kept], number + 1) * (1 - 16 * UNIT)
+    masses: Floats = np.bincount(place[kept], mass[kept], number + 1).astype(np.float64) * (1 - 16 * UNIT)
     if direction == "add":
         return Law(masses, origin, shift, 0.0, 0.0)
     last_a, last_b = float(cells.a[-1]), float(cells.b[-1])

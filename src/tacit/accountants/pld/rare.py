@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from tacit.accountants.pld.events import Bracket, Floats, Steps
 from tacit.accountants.pld.grid import Frame, Grid, grid
 from tacit.accountants.pld.saddle import Direction
-from tacit.accountants.pld.shape import tolerance
 from tacit.accountants.pld.search import crossing, total_variation
+from tacit.accountants.pld.shape import tolerance
 from tacit.accountants.pld.sketch import Sketch
 
 Mask = NDArray[np.bool_]
@@ -116,7 +116,9 @@ class Rare:
             chosen = waiting[np.argmin(epsilons[waiting])]
             table = self._table(float(epsilons[chosen]), float(epsilons[waiting].max()), most)
             tried[chosen] = True
-            for index in waiting if table is not None else ():
+            if table is None:
+                continue
+            for index in waiting:
                 epsilon = float(epsilons[index])
                 lower[index] = max(lower[index], table.lower(epsilon))
                 upper[index] = min(upper[index], table.upper(epsilon))

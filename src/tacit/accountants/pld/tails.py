@@ -21,7 +21,7 @@ class Window:
 
 
 class Tails:
-    """Chernoff bounds of a composed lattice law: sum of count * log sum_k p_k exp(slope i h), i = +-k, at some slopes."""
+    """Chernoff bounds of a composed law, by sum of count * log sum_k p_k exp(slope i h), i = +-k, at some slopes."""
 
     def __init__(self, laws: list[Law], counts: Floats, sign: int, width: float) -> None:
         number = len(laws[0].masses)
