@@ -1,9 +1,10 @@
 """Which engine answers: the grid where few cells will do, else the contour, else a larger grid."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.accountants.pld.events import Bracket, Floats, Steps
 from tacit.accountants.pld.rare import MOST, Found, Rare
@@ -15,7 +16,7 @@ from tacit.errors import RefusedError
 
 _DROPPED = 1e-9  # the share of delta spent on noise too large to follow
 _TINY = 1e-22
-_WIDE = 1e-3  # a relative width of delta that is worth a second try
+_WIDE, _VERY_WIDE = 1e-3, 0.1  # relative widths of delta that are worth a second and a third try
 
 
 def epsilon_bounds(steps: Steps, direction: Direction, delta: float, floor: float = 0.0) -> Bracket:
@@ -68,18 +69,19 @@ def curve_bounds(steps: Steps, direction: Direction, epsilons: Floats, floors: F
         narrow = np.array([side.surely_within(float(e), float(f)) if f > 0 else False for e, f in pairs], bool)
         upper[narrow] = floors[narrow]
 
-    def wide() -> NDArray[np.int64]:
-        return np.flatnonzero(~narrow & (upper - lower > _WIDE * upper) & (upper > floors))
-
-    for dropped in (0.0, _TINY) if direction == "remove" else (0.0,):
-        waiting = wide()
+    def improve(share: float, bounds: Callable[[Floats], tuple[Floats, Floats]]) -> None:
+        """Where the bracket is wider than a share of delta, and matters, take the tighter ends."""
+        waiting = np.flatnonzero(~narrow & (upper - lower > share * upper) & (upper > floors))
         if len(waiting):
-            low, high = contour_curve(OneDirection(steps, direction, dropped), epsilons[waiting])
+            low, high = bounds(epsilons[waiting])
             lower[waiting], upper[waiting] = np.maximum(lower[waiting], low), np.minimum(upper[waiting], high)
-    waiting = wide()
-    if Rare.serves(steps) and len(waiting):
-        low, high, _ = rare.curve(epsilons[waiting], MOST)
-        lower[waiting], upper[waiting] = np.maximum(lower[waiting], low), np.minimum(upper[waiting], high)
+
+    sides = [OneDirection(steps, direction, dropped) for dropped in ((0.0, _TINY) if direction == "remove" else (0.0,))]
+    for side in sides:
+        improve(_WIDE, partial(contour_curve, side, light=Rare.serves(steps)))
+    if Rare.serves(steps):
+        improve(_WIDE, lambda some: rare.curve(some, MOST)[:2])
+        improve(_VERY_WIDE, partial(contour_curve, sides[-1]))
     if np.any(lower > upper):
         raise RefusedError("two bounds of delta contradict each other; please report this ledger")
     return np.maximum(lower, floors), np.maximum(upper, floors)

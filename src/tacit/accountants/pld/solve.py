@@ -126,16 +126,19 @@ class OneDirection:
         return Bracket(low, high)
 
 
-def curve_bounds(side: OneDirection, epsilons: Floats) -> tuple[Floats, Floats]:
-    """Bounds of delta at many epsilons: nodes made for one serve all neighbours that they resolve as well."""
+def curve_bounds(side: OneDirection, epsilons: Floats, light: bool = False) -> tuple[Floats, Floats]:
+    """Bounds of delta at many epsilons: nodes made for one serve all neighbours that they resolve as well.
+
+    Args:
+        light: leave it at Chernoff's bound where the nodes are much work.
+    """
     lower, upper = np.zeros(len(epsilons)), np.ones(len(epsilons))
     waiting = list(np.argsort(epsilons))
     while waiting:
         chosen = waiting[len(waiting) // 2]
-        nodes = side.contour_at(float(epsilons[chosen]))
+        nodes = side.contour_at(float(epsilons[chosen]), light)
         if nodes is None:
-            bracket = side.delta(float(epsilons[chosen]))
-            lower[chosen], upper[chosen] = bracket.lower, bracket.upper
+            upper[chosen] = min(upper[chosen], max(side.delta_at_most(float(epsilons[chosen])), 5e-324))
             waiting.remove(chosen)
             continue
         low, high = side.bounds(nodes, epsilons[waiting])
