@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tacit.accountants.pld.events import Floats, Steps
-from tacit.accountants.pld.lattice import Law, from_above, from_below
+from tacit.accountants.pld.lattice import Law, from_above
 from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.pld.merging import from_below
 from tacit.accountants.pld.moments import Complexes
 from tacit.accountants.pld.saddle import Direction
 from tacit.accountants.pld.tails import Tails
@@ -163,7 +164,8 @@ def _compose(
     # what lies above the span, the transform, the aliases, and the sums themselves
     errors = np.exp(places - places[-1]) * abs(above[span]) + scale[:span] * error * _norm(step, width, size)
     errors += aliases[0] * np.exp(-tilt * places) + aliases[1] + 1e-300
-    errors = errors * (1 + 1e-9) + 8 * UNIT * (total + 700 + 2 * size) * np.abs(values)
+    terms = total + 700 + 2 * size + abs(log_scale) + step * (abs(start) + size)
+    errors = errors * (1 + 1e-9) + 8 * UNIT * terms * np.abs(values)
     return Line(start * width, width, values, errors)
 
 

@@ -12,6 +12,7 @@ from tacit.accountants.pld.saddle import Direction
 from tacit.accountants.pld.search import crossing, total_variation
 from tacit.accountants.pld.shape import tolerance
 from tacit.accountants.pld.sketch import Sketch
+from tacit.errors import RefusedError
 
 Mask = NDArray[np.bool_]
 
@@ -83,6 +84,10 @@ class Rare:
             if table is None:
                 break
             if table.upper(low) <= delta:
+                if low > known.lower:  # an earlier lattice has shown delta(low) > delta: two proofs against each other
+                    raise RefusedError(
+                        f"two bounds contradict each other at epsilon {low!r}; please report this ledger"
+                    )
                 return Found(Bracket(low, low), True, number)
             fine = 0.02 * tolerance(low)
             if table.upper(high) > delta:

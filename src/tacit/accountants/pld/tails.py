@@ -56,7 +56,7 @@ class Tails:
         if first > self.range[1]:
             return -math.inf
         bounds = (self.logs - (self.slopes - tilt) * self.width * first)[self.slopes > tilt]
-        return float(bounds.min()) + 1e-6
+        return float(bounds.min(initial=math.inf)) + 1e-6
 
     def lost(self, start: int, size: int) -> float:
         """The mass above the window."""
