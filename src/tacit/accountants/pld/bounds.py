@@ -6,14 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from tacit.accountants.pld.closed_form import gaussian_delta, one_step_add, one_step_remove
+from tacit.accountants.pld.engines import curve_bounds, delta_bounds, epsilon_bounds
 from tacit.accountants.pld.events import Bracket, Floats, PoissonGaussian, Steps, merge
+from tacit.accountants.pld.search import crossing
 from tacit.accountants.pld.shape import tolerance
-from tacit.accountants.pld.solve import OneDirection, crossing, curve_bounds, sharpen, sharpen_delta
-from tacit.errors import InputError, RefusedError
-
-_DROPPED = 1e-9  # the share of delta spent on noise too large to follow
-_TINY = 1e-22
-_WIDE = 1e-3  # a relative width of delta that is worth a second try
+from tacit.errors import InputError
 
 
 def delta_bracket(events: Sequence[PoissonGaussian], epsilon: float) -> Bracket:
@@ -36,11 +33,8 @@ def delta_bracket(events: Sequence[PoissonGaussian], epsilon: float) -> Bracket:
     if _has_closed_form(steps):
         lower, upper = _closed_form(steps, np.array([float(epsilon)]))
         return Bracket(float(lower[0]), float(upper[0]))
-    lower, upper = _remove_delta(steps, np.array([float(epsilon)]))
-    found, add = Bracket(float(lower[0]), float(upper[0])), OneDirection(steps, "add")
-    if add.surely_within(epsilon, found.lower):
-        return found
-    other = add.delta(epsilon)
+    found = delta_bounds(steps, "remove", epsilon)
+    other = delta_bounds(steps, "add", epsilon, found.lower)
     return Bracket(max(found.lower, other.lower), max(found.upper, other.upper))
 
 
@@ -60,12 +54,9 @@ def epsilon_bracket(events: Sequence[PoissonGaussian], delta: float) -> Bracket:
     steps = merge(events)
     if _has_closed_form(steps):
         return _closed_form_epsilon(steps, delta)
-    found = sharpen(steps, delta, _best_remove(steps, delta).epsilon(delta))
-    add = OneDirection(steps, "add")
+    found = epsilon_bounds(steps, "remove", delta)
     # adding is rarely the worse direction; then one bound at the other's epsilon settles it
-    if add.surely_within(found.lower, delta) or add.delta(found.lower).upper <= delta:
-        return found
-    other = add.epsilon(delta)
+    other = epsilon_bounds(steps, "add", delta, found.lower)
     return Bracket(max(found.lower, other.lower), max(found.upper, other.upper))
 
 
@@ -77,29 +68,9 @@ def delta_curve(events: Sequence[PoissonGaussian], epsilons: Floats) -> tuple[Fl
     steps = merge(events)
     if _has_closed_form(steps):
         return _closed_form(steps, wanted)
-    remove, add = _remove_delta(steps, wanted), curve_bounds(OneDirection(steps, "add"), wanted)
+    remove = curve_bounds(steps, "remove", wanted, np.zeros(len(wanted)))
+    add = curve_bounds(steps, "add", wanted, remove[0])
     return np.maximum(remove[0], add[0]), np.maximum(remove[1], add[1])
-
-
-def _best_remove(steps: Steps, delta: float) -> OneDirection:
-    """With the largest noise cut off if that helps: it does where large moments come from noise that no run meets."""
-    whole, cut_off = OneDirection(steps, "remove"), OneDirection(steps, "remove", min(_DROPPED * delta, _TINY))
-    return min((whole, cut_off), key=lambda side: side.cost(delta))
-
-
-def _remove_delta(steps: Steps, epsilons: Floats) -> tuple[Floats, Floats]:
-    """First as it is; where that stays wide, with the largest noise cut off. Both hold, so the tighter ends do."""
-    lower, upper = curve_bounds(OneDirection(steps, "remove"), epsilons)
-    wide = np.flatnonzero(upper - lower > _WIDE * upper)
-    if len(wide):
-        low, high = curve_bounds(OneDirection(steps, "remove", _TINY), epsilons[wide])
-        lower[wide], upper[wide] = np.maximum(lower[wide], low), np.minimum(upper[wide], high)
-    for index in np.flatnonzero(upper - lower > _WIDE * upper):
-        found = sharpen_delta(steps, float(epsilons[index]), Bracket(float(lower[index]), float(upper[index])))
-        lower[index], upper[index] = found.lower, found.upper
-    if np.any(lower > upper):
-        raise RefusedError("two bounds of delta contradict each other; please report this ledger")
-    return lower, upper
 
 
 def _check_epsilon(epsilon: float) -> None:

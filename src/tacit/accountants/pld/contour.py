@@ -37,6 +37,7 @@ class Shape:
         peak: K and its derivatives at c.
         beyond: K at some points above c, which bound the aliases.
         log_tail: the log of what the nodes left out may add, relative to exp(K(c) - c eps).
+        heavy: whether the nodes are much work, so that a grid may be faster.
     """
 
     peak: Cumulants
@@ -45,6 +46,7 @@ class Shape:
     size: int
     tau: float
     log_tail: float
+    heavy: bool = False
 
     @property
     def period(self) -> float:

@@ -11,7 +11,8 @@ from tacit.accountants.pld.saddle import Cumulants, RealAxis, tilt_of
 from tacit.accountants.pld.window import step, window
 
 MOST_POINTS = 1.5e6  # of one step
-MOST_WORK = 4e9  # multiplications of one contour: about half a second
+MOST_WORK = 1e9  # multiplications of one contour: about 0.15 seconds
+LITTLE_WORK = 2e8
 
 _LADDER: Floats = 1.12 ** np.arange(-40, 200, dtype=np.float64)
 
@@ -21,10 +22,10 @@ def tolerance(epsilon: float) -> float:
     return 0.3 * max(1e-6, 1e-4 * epsilon)
 
 
-def period(axis: RealAxis, epsilon: float, log_delta: float) -> float:
-    """The period that a plan for this epsilon would have: a measure of its cost."""
-    peak = axis.for_delta(log_delta)
-    return _best_line(axis, peak, epsilon, log_delta, math.log(1e-6) + log_delta)[1]
+def period(axis: RealAxis, epsilon: float, log_delta: float) -> tuple[float, float]:
+    """The period that a plan for this epsilon would have, a measure of its cost, and one that would be short."""
+    peak, log_share = axis.for_delta(log_delta), math.log(1e-6) + log_delta
+    return _best_line(axis, peak, epsilon, log_delta, log_share)[1], 1.5 * (1 - log_share) / peak.c
 
 
 def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> Shape:
@@ -38,8 +39,8 @@ def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> S
     peak, length = _best_line(axis, peak, epsilon, log_delta, log_share)
     room = log_share - (peak.value - peak.c * epsilon)
     spacing = 2 * math.pi / length
-    top, tau, log_tail = _top(axis.steps, peak, tilt_of(axis.direction, peak.c), room, width, spacing)
-    return Shape(peak, _above(axis, peak), spacing, math.ceil(top / spacing) + 2, tau, log_tail)
+    top, tau, log_tail, heavy = _top(axis.steps, peak, tilt_of(axis.direction, peak.c), room, width, spacing)
+    return Shape(peak, _above(axis, peak), spacing, math.ceil(top / spacing) + 2, tau, log_tail, heavy)
 
 
 def _best_line(
@@ -76,8 +77,8 @@ def _period(peak: Cumulants, beyond: tuple[Cumulants, ...], epsilon: float, log_
 
 def _top(
     steps: Steps, peak: Cumulants, tilt: float, room: float, width: float, spacing: float
-) -> tuple[float, float, float]:
-    """The height of the last node, tau, and the log of the tail above it, which must stay below exp(room).
+) -> tuple[float, float, float, bool]:
+    """The height of the last node, tau, the log of the tail above it (at most ``room``), and whether that is much work.
 
     Smoothing moves epsilon by about 3.4 tau^2 (c+1)/2; it is used only if it saves half of the nodes.
     """
@@ -93,10 +94,11 @@ def _top(
     natural, smoothed = first(0.0), first(tau**2)
     if natural[1] <= room and heights[natural[0]] < 2 * heights[smoothed[0]]:
         tau, smoothed = 0.0, natural
+    work = _work(steps, tilt, float(heights[smoothed[0]]), spacing)
     while tau < 1 and _work(steps, tilt, float(heights[smoothed[0]]), spacing) > MOST_WORK:
         tau = max(1.3 * tau, 0.1 * width)  # a wider bracket rather than no answer
         smoothed = first(tau**2)
-    return float(heights[smoothed[0]]), tau, smoothed[1]
+    return float(heights[smoothed[0]]), tau, smoothed[1], work > LITTLE_WORK
 
 
 def _work(steps: Steps, tilt: float, top: float, spacing: float) -> float:

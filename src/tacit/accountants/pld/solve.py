@@ -1,29 +1,17 @@
 """One direction of one ledger: brackets of delta at an epsilon, and of epsilon at a delta."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
-from scipy.special import erf
 
 from tacit.accountants.pld.contour import Contour, contour
 from tacit.accountants.pld.events import Bracket, Floats, Steps, cut
-from tacit.accountants.pld.grid import grid
 from tacit.accountants.pld.saddle import Direction, RealAxis
+from tacit.accountants.pld.search import crossing, total_variation
 from tacit.accountants.pld.shape import period, plan, tolerance
 from tacit.errors import RefusedError
 
-Curve = Callable[[float], float]
-
 _ROUNDS = 3
-_FEW = 1000
-
-
-def total_variation(steps: Steps) -> float:
-    """An upper bound of delta(0): total variation is subadditive, q (2 Phi(1/(2m)) - 1) for a step."""
-    single = steps.probabilities * erf(1 / (math.sqrt(8) * steps.noise_multipliers))
-    whole = math.erf(math.sqrt(steps.gaussian_square / 8))
-    return (float(steps.counts @ single) + whole) * (1 + 1e-12)
 
 
 class OneDirection:
@@ -50,8 +38,8 @@ class OneDirection:
         self.axis.for_delta(log_delta)
         return min(point.chernoff_epsilon(log_delta) for point in self.axis.seen())
 
-    def cost(self, delta: float) -> float:
-        """A measure of the nodes that ``epsilon`` will need."""
+    def cost(self, delta: float) -> tuple[float, float]:
+        """A measure of the nodes that ``epsilon`` will need, and what is little."""
         return period(self.axis, max(0.0, self.epsilon_at_most(delta)), math.log(delta - self.dropped))
 
     def surely_within(self, epsilon: float, delta: float) -> bool:
@@ -63,23 +51,26 @@ class OneDirection:
         lower, upper = nodes.bounds(epsilons)
         return lower, np.minimum(upper + self.dropped, 1.0)
 
-    def delta(self, epsilon: float) -> Bracket:
+    def delta(self, epsilon: float, light: bool = False) -> Bracket:
         """A bracket of delta(epsilon), as narrow as the tolerance of epsilon asks for."""
-        nodes = self.contour_at(epsilon)
+        nodes = self.contour_at(epsilon, light)
         if nodes is None:
             return Bracket(0.0, max(self.delta_at_most(epsilon), 5e-324))
         lower, upper = self.bounds(nodes, np.array([epsilon]))
         return Bracket(float(lower[0]), min(float(upper[0]), self.delta_at_most(epsilon)))
 
-    def contour_at(self, epsilon: float) -> Contour | None:
-        """Nodes that resolve delta(epsilon); None where delta is too small for floating point."""
+    def contour_at(self, epsilon: float, light: bool = False) -> Contour | None:
+        """Nodes that resolve delta(epsilon); None where delta is too small for floating point, or they are too many."""
         ceiling = self.delta_at_most(epsilon)
         if ceiling < 1e-290:
             return None
         peak = self.axis.for_epsilon(epsilon)
         log_delta, nodes = math.log(ceiling) - 2.0, None
         for _ in range(_ROUNDS):
-            nodes = contour(self.steps, self.direction, plan(self.axis, peak, epsilon, log_delta))
+            shape = plan(self.axis, peak, epsilon, log_delta)
+            if light and shape.heavy:
+                break
+            nodes = contour(self.steps, self.direction, shape)
             lower, upper = (float(bound[0]) for bound in nodes.bounds(np.array([epsilon])))
             guess = math.log(max(lower, 0.1 * upper, 1e-300))
             if upper - lower <= peak.c * tolerance(epsilon) * lower or guess > log_delta - 0.5:
@@ -87,15 +78,22 @@ class OneDirection:
             log_delta = guess
         return nodes
 
-    def epsilon(self, delta: float) -> Bracket:
-        """A bracket of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
+    def epsilon(self, delta: float, light: bool = False) -> Bracket:
+        """A bracket of the smallest epsilon >= 0 with delta(epsilon) <= delta.
+
+        Args:
+            light: leave it at Chernoff's bound if the nodes are much work.
+        """
         ceiling, log_delta = self.epsilon_at_most(delta), math.log(delta - self.dropped)
         peak = self.axis.for_delta(log_delta)
         if ceiling <= 0 or total_variation(self.steps) <= delta:
             return Bracket(0.0, 0.0)
         found, guess = Bracket(0.0, ceiling), max(0.0, ceiling - 2 / peak.c)
         for _ in range(_ROUNDS):
-            nodes = contour(self.steps, self.direction, plan(self.axis, peak, guess, log_delta))
+            shape = plan(self.axis, peak, guess, log_delta)
+            if light and shape.heavy:
+                break
+            nodes = contour(self.steps, self.direction, shape)
             found = self._narrow(nodes, delta, found)
             if found.upper - found.lower <= 2 * tolerance(found.lower) or abs(found.upper - guess) < 0.1 / peak.c:
                 break
@@ -128,69 +126,19 @@ class OneDirection:
         return Bracket(low, high)
 
 
-def sharpen(steps: Steps, delta: float, known: Bracket) -> Bracket:
-    """For a few rare steps the contour stays wide; there the grid narrows the bracket of the remove direction."""
-    low, high = known.lower, known.upper
-    for _ in range(2):
-        if high - low <= 3 * tolerance(low) or steps.total > _FEW:
-            break
-        table = grid(steps, delta, low, 1.5 * tolerance(low) / min(steps.total, 4))
-        if table is None:
-            break
-        fine = 1e-3 * tolerance(low)
-        if table.upper(high) <= delta:
-            high = crossing(table.upper, delta, low, high, fine)[1] if table.upper(low) > delta else low
-        if table.lower(low) > delta:
-            low = crossing(table.lower, delta, low, high, fine)[0]
-    return Bracket(low, high)
+def curve_bounds(side: OneDirection, epsilons: Floats, light: bool = False) -> tuple[Floats, Floats]:
+    """Bounds of delta at many epsilons: nodes made for one serve all neighbours that they resolve as well.
 
-
-def sharpen_delta(steps: Steps, epsilon: float, known: Bracket) -> Bracket:
-    """The same for delta at one epsilon."""
-    low, high = known.lower, known.upper
-    for _ in range(2):
-        table = grid(steps, high, epsilon, 1.5 * tolerance(epsilon) / 4) if steps.total <= _FEW and high > 0 else None
-        if table is not None:
-            low, high = max(low, table.lower(epsilon)), min(high, table.upper(epsilon))
-    return Bracket(low, high)
-
-
-def crossing(curve: Curve, target: float, low: float, high: float, width: float) -> tuple[float, float]:
-    """Ends a < b, as close as ``width``, with curve(a) > target and curve(b) <= target (or b the given ``high``).
-
-    The curve is the exponential of something smooth, so the false position in its logarithm goes fast; the step is
-    kept off the ends so that both of them close in.
+    Args:
+        light: leave it at Chernoff's bound where the nodes are much work.
     """
-    at_low, at_high = _height(curve(low), target), min(_height(curve(high), target), 0.0)
-    for turn in range(200):
-        if high - low <= max(width, 4e-16 * high):
-            break
-        share = at_low / (at_low - at_high) if turn % 4 != 3 and at_high < 0 else 0.5
-        gap = 0.4 * width / (high - low)
-        middle = low + (high - low) * min(max(share, min(gap, 0.5)), max(1 - gap, 0.5))
-        value = _height(curve(middle), target)
-        if value > 0:
-            low, at_low, at_high = middle, value, at_high / 2
-        else:
-            high, at_high, at_low = middle, value, at_low / 2
-    return low, high
-
-
-def _height(value: float, target: float) -> float:
-    """log(value/target), where 0 counts as very small."""
-    return math.log(value / target) if value > 1e-300 else -700.0
-
-
-def curve_bounds(side: OneDirection, epsilons: Floats) -> tuple[Floats, Floats]:
-    """Bounds of delta at many epsilons: nodes made for one serve all neighbours that they resolve as well."""
     lower, upper = np.zeros(len(epsilons)), np.ones(len(epsilons))
     waiting = list(np.argsort(epsilons))
     while waiting:
         chosen = waiting[len(waiting) // 2]
-        nodes = side.contour_at(float(epsilons[chosen]))
+        nodes = side.contour_at(float(epsilons[chosen]), light)
         if nodes is None:
-            bracket = side.delta(float(epsilons[chosen]))
-            lower[chosen], upper[chosen] = bracket.lower, bracket.upper
+            upper[chosen] = min(upper[chosen], max(side.delta_at_most(float(epsilons[chosen])), 5e-324))
             waiting.remove(chosen)
             continue
         low, high = side.bounds(nodes, epsilons[waiting])

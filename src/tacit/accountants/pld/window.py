@@ -48,7 +48,7 @@ def _reach(q: Floats, m: Floats, tilt: Floats, width: Floats) -> tuple[Floats, F
     if np.all(tilt > -REACH * m):
         return low, high
     left, right = np.minimum(tilt, 0), np.zeros_like(m)
-    for _ in range(60):
+    for _ in range(24):
         middle = (left + right) / 2
         below = middle < tilt * loss_at(middle, q, m).share
         left, right = np.where(below, middle, left), np.where(below, right, middle)

@@ -1,0 +1,111 @@
+"""One step's loss on a lattice of spacing h, from above, with an error of second order.
+
+With u = rho(x) - log(1-q) >= 0 the loss of a step is log(1-q) + u (remove) or -log(1-q) - u (add), and for a set of x
+
+    a = (1-q) N(0, m^2)(set),   b = q N(1, m^2)(set):   remove: P = a + b, Q = a/(1-q);   add: the other way round.
+
+delta is an expectation of a convex function of P/Q under Q. Hence spreading a cell's mass over its two ends, with P and
+Q kept (Doroshenko et al. 2022), bounds it from above; merging sets of x into one outcome bounds it from below: see
+``merging``.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from tacit.accountants.pld.events import Floats
+from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.pld.saddle import Direction
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """P-masses at u = origin + k h, k = 0 ..; what is not on the lattice is in the tails (remove only).
+
+    Args:
+        shift: how far, at most, a loss may lie on the unsafe side of its place.
+        tail_p: from above, the mass at infinite loss; from below, the P-mass beyond the lattice.
+        tail_q: from below, the Q-mass beyond the lattice.
+    """
+
+    masses: Floats
+    origin: float
+    shift: float
+    tail_p: float
+    tail_q: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    a: Floats
+    b: Floats
+    a_error: Floats
+    b_error: Floats
+
+
+def _edges(q: float, m: float, u: Floats) -> Floats:
+    """x of u: m^2 (log((1-q)/q) + log(expm1 u)) + 1/2."""
+    with np.errstate(divide="ignore"):
+        rise = u + np.log(-np.expm1(-u))
+    result: Floats = m**2 * (math.log1p(-q) - math.log(q) + rise) + 0.5
+    return result
+
+
+def _doubt(q: float, m: float, top: float, width: float) -> float:
+    """How far u may miss at an edge: du = (1 - e^-u) dx/m^2, and x is rounded in units of its terms."""
+    terms = abs(math.log1p(-q) - math.log(q)) + abs(math.log(width)) + top + 1 / m**2 + 4
+    return 32 * UNIT * min(1.0, top) * terms + 8 * UNIT * top
+
+
+def cells_between(q: float, m: float, u: Floats) -> Cells:
+    """a and b between neighbouring u; the last cell is all beyond the last u."""
+    x = np.append(_edges(q, m, u), np.inf)
+    null, null_error = _between(x / m)
+    moved, moved_error = _between((x - 1) / m)
+    rest = 1 - q
+    return Cells(
+        rest * null, q * moved, rest * null_error + 2 * UNIT * rest * null, q * moved_error + 2 * UNIT * q * moved
+    )
+
+
+def _between(edges: Floats) -> tuple[Floats, Floats]:
+    """Normal probabilities between neighbouring edges, from the nearer tail, and their error.
+
+    A rounded edge t moves a tail by about t^2 units of it.
+    """
+    left, right = ndtr(edges), ndtr(-edges)
+    value = np.where(edges[:-1] > 0, right[:-1] - right[1:], left[1:] - left[:-1])
+    unit = UNIT * (16 + 4 * np.minimum(np.abs(edges), 40.0) ** 2)
+    error = np.where(edges[:-1] > 0, (unit * right)[:-1], (unit * left)[1:])
+    return np.maximum(value, 0.0), error
+
+
+def from_above(q: float, m: float, direction: Direction, width: float, number: int) -> Law:
+    """Each cell's P-mass split over its ends k and k+1, k < number, such that its Q-mass is kept too."""
+    u = width * np.arange(number + 1, dtype=np.float64)
+    cells, doubt = cells_between(q, m, u), _doubt(q, m, width * number, width)
+    a, b, a_error, b_error = cells.a[:-1], cells.b[:-1], cells.a_error[:-1], cells.b_error[:-1]
+    masses = np.zeros(number + 1)
+    if direction == "remove":
+        mass, error = a + b, a_error + b_error
+        growth = np.expm1(u[:-1])
+        far = b - growth * a + b_error + growth * a_error + 8 * UNIT * (b + growth * a)  # P - e^(lower end) Q
+    else:
+        mass, error = a / (1 - q), 2 * a_error / (1 - q)
+        growth, share = np.expm1(u[1:]), np.exp(-u[1:]) / (1 - q)
+        far = share * (growth * a - b + growth * a_error + b_error + 8 * UNIT * (b + growth * a))
+    far = np.clip((far + 2 * doubt * mass) / -math.expm1(-width) * (1 + 8 * UNIT), 0.0, mass)
+    near, away = (slice(None, -1), slice(1, None)) if direction == "remove" else (slice(1, None), slice(None, -1))
+    masses[near] += mass - far
+    masses[away] += far + error + 4 * UNIT * mass
+    last_a, last_b = float(cells.a[-1] + cells.a_error[-1]), float(cells.b[-1] + cells.b_error[-1])
+    if direction == "add":
+        masses[-1] += last_a / (1 - q) * (1 + 4 * UNIT)
+        return Law(masses, 0.0, doubt, 0.0, 0.0)
+    # beyond the end: Q at the end, with its P = e^u a, and the rest of P at infinity
+    masses[-1] += math.exp(width * number) * last_a * (1 + 16 * UNIT * (1 + width * number))
+    infinite = max(0.0, last_b - math.expm1(width * number) * max(0.0, last_a - 2 * float(cells.a_error[-1])))
+    infinite += (16 * UNIT + doubt) * (last_a + last_b)
+    return Law(masses, 0.0, doubt, infinite, 0.0)

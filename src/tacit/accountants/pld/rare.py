@@ -1,0 +1,151 @@
+"""Answers from the grid engine: lattices refined until the bracket is narrow, or too large to be worth it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.accountants.pld.events import Bracket, Floats, Steps
+from tacit.accountants.pld.grid import Frame, Grid, grid
+from tacit.accountants.pld.saddle import Direction
+from tacit.accountants.pld.search import crossing, total_variation
+from tacit.accountants.pld.shape import tolerance
+from tacit.accountants.pld.sketch import Sketch
+from tacit.errors import RefusedError
+
+Mask = NDArray[np.bool_]
+
+MOST_KINDS = 6
+FIRST = 500  # cells of one step in the first lattice
+CHEAP = 40_000  # cells up to which no contour is faster
+MOST = 2**19
+_ROUNDS = 7
+_TABLES = 40  # lattices of one curve
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A bracket, whether it is as narrow as wanted, and how many cells that took or would take."""
+
+    bracket: Bracket
+    narrow: bool
+    cells: int
+
+
+class Rare:
+    """Certified answers for one direction of a ledger of few kinds of subsampled steps."""
+
+    def __init__(self, steps: Steps, direction: Direction) -> None:
+        self.steps, self.direction = steps, direction
+        self.sketch = Sketch(steps, direction)
+        self.edges = -np.log1p(-steps.probabilities)
+        self.whole = float(steps.counts @ self.edges)  # minus the least sum (remove), or the largest one (add)
+
+    @staticmethod
+    def serves(steps: Steps) -> bool:
+        return 0 < steps.size <= MOST_KINDS and steps.gaussian_square == 0
+
+    def _grid(self, number: int, low: float, high: float, log_delta: float) -> Grid | None:
+        """A lattice for epsilons from ``low`` to ``high``.
+
+        Removing: a loss beyond ``high`` plus all that the other steps may take off decides alone, where the tails are
+        exact. Adding: below ``low`` minus all that the others may add, a loss does not matter.
+        """
+        frame = Frame(self._reach(low, high, log_delta) / number, number, low, log_delta)
+        return grid(self.steps, self.direction, frame, 4 * MOST)
+
+    def _reach(self, low: float, high: float, log_delta: float) -> float:
+        if self.direction == "remove":
+            reach = high + min(self.whole, self.sketch.low(-16.0)) + float(self.edges.max())
+        else:
+            reach = min(self.whole, self.sketch.high(log_delta - 16.0)) - low + float(self.edges.max())
+        return max(reach, 1e-9)
+
+    def _cells(self, epsilon: float, slope: float, log_delta: float) -> int:
+        """About how many cells a narrow bracket takes: a lattice adds a variance of h min(h/6, E u) at each step."""
+        room = 4 * tolerance(epsilon) / slope
+        mean = 2 * float(self.steps.counts @ self.steps.probabilities)
+        width = max(math.sqrt(6 * room / self.steps.total), room / mean)
+        return int(min(self._reach(epsilon, epsilon, log_delta) / width, 1e9))
+
+    def epsilon(self, delta: float, known: Bracket, most: int = CHEAP, start: int = FIRST) -> Found:
+        """A bracket of max(known.lower, epsilon(delta)); not narrow if that would take more than ``most`` cells."""
+        guess, slope = self.sketch.epsilon(math.log(delta))
+        low, sure, number = known.lower, math.isfinite(known.upper), start
+        high = known.upper if sure else max(low, guess)
+        if total_variation(self.steps) <= delta or (self.direction == "add" and self.whole <= low):
+            return Found(Bracket(low, low), True, 0)
+        cells = self._cells(high, slope, math.log(delta))
+        if cells > 2 * most:
+            return Found(known, False, cells)
+        for _ in range(_ROUNDS):
+            table = self._grid(number, low, high, math.log(delta))
+            if table is None:
+                break
+            if table.upper(low) <= delta:
+                if low > known.lower:  # an earlier lattice has shown delta(low) > delta: two proofs against each other
+                    raise RefusedError(
+                        f"two bounds contradict each other at epsilon {low!r}; please report this ledger"
+                    )
+                return Found(Bracket(low, low), True, number)
+            fine = 0.02 * tolerance(low)
+            if table.upper(high) > delta:
+                high = high if sure else 2 * high + 1e-6
+            else:
+                high, sure = crossing(table.upper, delta, low, high, fine)[1], True
+            if table.lower(low) > delta:
+                low = crossing(table.lower, delta, low, high, fine)[0]
+            if not sure:
+                continue
+            aim = 2.5 * tolerance(low)
+            if high - low <= aim:
+                return Found(Bracket(low, high), True, number)
+            wanted = int(number * min(max(1.3 * math.sqrt((high - low) / aim), 1.5), 12.0))
+            if wanted > most:
+                return Found(Bracket(low, high), False, wanted)
+            number = wanted
+        return Found(Bracket(low, high if sure else math.inf), False, MOST)
+
+    def curve(self, epsilons: Floats, most: int = CHEAP) -> tuple[Floats, Floats, Mask]:
+        """Bounds of delta at each epsilon, and which of them are narrow; a lattice serves all that it resolves."""
+        lower, upper = np.zeros(len(epsilons)), np.full(len(epsilons), min(1.0, total_variation(self.steps)))
+        narrow, tried = np.zeros(len(epsilons), bool), np.zeros(len(epsilons), bool)
+        if self.direction == "add":
+            narrow = epsilons >= self.whole
+            upper[narrow] = 0.0
+        for _ in range(_TABLES):
+            waiting = np.flatnonzero(~(narrow | tried))
+            if not len(waiting):
+                break
+            chosen = waiting[np.argmin(epsilons[waiting])]
+            table = self._table(float(epsilons[chosen]), float(epsilons[waiting].max()), most)
+            tried[chosen] = True
+            if table is None:
+                continue
+            for index in waiting:
+                epsilon = float(epsilons[index])
+                lower[index] = max(lower[index], table.lower(epsilon))
+                upper[index] = min(upper[index], table.upper(epsilon))
+                narrow[index] = _resolved(table, epsilon) <= 1
+        return lower, upper, narrow
+
+    def _table(self, epsilon: float, high: float, most: int) -> Grid | None:
+        """The first lattice that resolves delta at one epsilon, or the last one tried; made for all up to ``high``."""
+        number, table, log_delta = FIRST, None, math.log(min(1.0, total_variation(self.steps)))
+        for _ in range(_ROUNDS):
+            found = self._grid(number, epsilon, high, log_delta)
+            if found is None:
+                break
+            table, ratio = found, _resolved(found, epsilon)
+            number = int(number * min(max(1.3 * math.sqrt(ratio), 1.5), 12.0))
+            if ratio <= 1 or number > most:
+                break
+            log_delta = math.log(max(found.lower(epsilon), 1e-3 * found.upper(epsilon), 1e-290))
+        return table
+
+
+def _resolved(table: Grid, epsilon: float) -> float:
+    """The width of the bracket of delta in units of the wanted one: what the tolerance of epsilon allows, or 1e-4."""
+    lower, upper, aim = table.lower(epsilon), table.upper(epsilon), tolerance(epsilon)
+    return (upper - lower) / max(upper - table.upper(epsilon + aim), 1e-4 * lower, 1e-300)
