@@ -53,6 +53,14 @@ def test_only_a_declared_number_divides_the_sum():
     assert float(released["b.weight"][0]) == pytest.approx(2.0)
 
 
+def test_a_large_release_takes_sums_of_any_layout():
+    shapes = {"w": torch.Size([400, 300]), "b": torch.Size([7])}
+    mechanism = build_mechanism(ClipRecords(1.0), GaussianNoise(stddev=1e-12), shapes, slack=0.0)
+    turned = torch.randn(300, 400, dtype=torch.float64).T
+    released = mechanism.release({"w": turned, "b": torch.ones(7).double()}, 2.0, Randomness())
+    torch.testing.assert_close(released["w"], turned / 2)
+
+
 def test_a_faulty_record_has_no_share_in_its_group_only():
     mechanism = build_mechanism(ClipLayers(1.0), GaussianNoise(multiplier=1.0), SHAPES, slack=0.0)
     factors = mechanism.factors(torch.tensor([[float("nan"), 1.0, 0.01]]))

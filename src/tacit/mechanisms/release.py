@@ -224,7 +224,9 @@ def _add_to_many(
     like: Mapping[str, Tensor],
 ) -> Vectors:
     """Part by part while the noise is in the cache: a large model's step is made of passes over memory."""
-    released = {name: torch.empty_like(value, dtype=_dtype(name, like)) for name, value in sums.items()}
+    released = {  # contiguous, whatever the layout of the sums: what follows writes to them as flat vectors
+        name: torch.empty(value.shape, dtype=_dtype(name, like), device=value.device) for name, value in sums.items()
+    }
     spans = [(name, value.reshape(-1), released[name].view(-1)) for name, value in sums.items() if value.numel()]
     first = 0  # where the vector at the head of the spans starts in the concatenation of all
     for start, noise in randomness.normal_parts(sum(value.numel() for value in sums.values())):

@@ -21,18 +21,14 @@ _POINTS = 320
 _ROWS = 64
 
 
-def log_tails(steps: Steps, tilt: float, heights: Floats, square: float, spacing: float) -> Floats:
+def tails_from_decay(decay: Floats, heights: Floats, square: float, spacing: float) -> Floats:
     """For each height Y the log of a bound of spacing/pi * sum over nodes y > Y of |exp(K(c+iy) - K(c))|/y^2.
 
     Args:
+        decay: log bounds of |exp(K(c+iy) - K(c))| between the heights, and beyond the last.
         heights: increasing; between two of them the bound is constant.
         square: the mu^2 of the Gaussian part (smoothing included), which adds exp(-mu^2 y^2/2).
     """
-    return tails_from_decay(log_decay(steps, tilt, heights), heights, square, spacing)
-
-
-def tails_from_decay(decay: Floats, heights: Floats, square: float, spacing: float) -> Floats:
-    """The same, from the bounds of |exp(K(c+iy) - K(c))| between the heights (and beyond the last)."""
     following = np.append(heights[1:], math.inf)
     # the nodes of an interval are a sum below the integral of 1/y^2 that starts one spacing early
     length = 1 / heights - 1 / following + spacing / heights**2
