@@ -32,7 +32,7 @@ ALLOWED = {
     "data": {"errors"},
     "training": {
         "errors", "ledger", "randomness", "losses", "sampling", "mechanisms", "gradients", "inference", "posteriors",
-        "accountants",
+        "accountants", "evidence",
     },
     "reports": {"errors", "accountants", "evaluation", "posteriors", "ledger"},
     "commands": None,
@@ -68,7 +68,7 @@ def test_imports_point_one_way(path):
         assert imported(path) <= allowed | {home(path)}
 
 
-@pytest.mark.parametrize("package", ["ledger", "accountants"])
+@pytest.mark.parametrize("package", ["ledger", "evidence", "accountants"])
 def test_reading_and_accounting_do_not_touch_torch(package):
     for path in (PACKAGE / package).rglob("*.py"):
         assert not any(name.split(".")[0] == "torch" for name in import_names(path)), path

@@ -12,8 +12,11 @@ __version__ = "0.1.0"
 _HOME = {
     "tacit.accountants": ["Budget", "Calibration", "Guarantee", "Refusal", "attack_probability", "calibrate_noise",
                           "calibrate_probability", "calibrate_steps", "guarantees"],
+    "tacit.accountants.bayesian": ["BayesianAccountant", "IndividualAccountant", "individual_epsilons",
+                                   "percentile_curve"],
     "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "TacitError"],
     "tacit.evaluation": ["Reliability", "reliability"],
+    "tacit.evidence": ["Evidence", "load_evidence"],
     "tacit.gradients": ["replace_batch_norm"],
     "tacit.inference": ["SGD", "SGLD", "DecreasingStep", "FixedStep", "FlatPrior", "GaussianPrior", "LaplacePrior"],
     "tacit.ledger": ["Charge", "FixedSizeSample", "GaussianSumQuery", "Ledger", "LedgerFile", "LedgerHeader",
@@ -23,7 +26,7 @@ _HOME = {
     "tacit.randomness": ["Randomness"],
     "tacit.sampling": ["BallsInBinsSampling", "FixedSizeSampling", "Microbatches", "PoissonSampling", "Records",
                        "Users"],
-    "tacit.training": ["DataSource", "PrivateGradient", "Run", "TrainingPlan", "train"],
+    "tacit.training": ["DataSource", "EvidencePlan", "PrivateGradient", "Run", "TrainingPlan", "train"],
 }  # fmt: skip
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
@@ -52,6 +55,10 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.accountants import calibrate_probability as calibrate_probability
     from tacit.accountants import calibrate_steps as calibrate_steps
     from tacit.accountants import guarantees as guarantees
+    from tacit.accountants.bayesian import BayesianAccountant as BayesianAccountant
+    from tacit.accountants.bayesian import IndividualAccountant as IndividualAccountant
+    from tacit.accountants.bayesian import individual_epsilons as individual_epsilons
+    from tacit.accountants.bayesian import percentile_curve as percentile_curve
     from tacit.errors import BudgetError as BudgetError
     from tacit.errors import InputError as InputError
     from tacit.errors import LedgerError as LedgerError
@@ -60,6 +67,8 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.errors import TacitError as TacitError
     from tacit.evaluation import Reliability as Reliability
     from tacit.evaluation import reliability as reliability
+    from tacit.evidence import Evidence as Evidence
+    from tacit.evidence import load_evidence as load_evidence
     from tacit.gradients import replace_batch_norm as replace_batch_norm
     from tacit.inference import SGD as SGD
     from tacit.inference import SGLD as SGLD
@@ -96,6 +105,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.sampling import Records as Records
     from tacit.sampling import Users as Users
     from tacit.training import DataSource as DataSource
+    from tacit.training import EvidencePlan as EvidencePlan
     from tacit.training import PrivateGradient as PrivateGradient
     from tacit.training import Run as Run
     from tacit.training import TrainingPlan as TrainingPlan

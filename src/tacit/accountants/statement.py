@@ -3,7 +3,7 @@
 import math
 from typing import Protocol
 
-from tacit.accountants.guarantee import Guarantee, check_delta
+from tacit.accountants.guarantee import Guarantee, Notion, check_delta
 from tacit.errors import RefusedError
 from tacit.ledger import BallsInBinsStep, Ledger, SamplingEvent
 
@@ -70,18 +70,21 @@ def statement(
     is_bound: bool,
     lower: float | None = None,
     also: tuple[str, ...] = (),
+    notion: Notion = "dp",
+    percentile: float | None = None,
 ) -> Guarantee:
-    """A worst-case guarantee about this ledger, with its unit, its neighbours and its sentences."""
+    """A guarantee about this ledger (worst-case unless said), with its unit, its neighbours and its sentences."""
     if math.isnan(epsilon):
         raise ArithmeticError(f"{accountant} came to no number; nothing is reported")
     return Guarantee(
         epsilon=max(0.0, float(epsilon)),
         delta=delta,
-        notion="dp",
+        notion=notion,
         neighbours=ledger.header.neighbours,
         unit=ledger.header.unit,
         accountant=accountant,
         assumptions=assumptions(ledger) + also,
         is_bound=is_bound,
         lower=lower,
+        percentile=percentile,
     )

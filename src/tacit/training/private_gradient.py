@@ -14,6 +14,7 @@ from tacit.losses import Batch, ModelLosses, UserLosses
 from tacit.mechanisms import Clipping, GaussianNoise
 from tacit.randomness import Randomness
 from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
+from tacit.training.evidence import EvidencePlan
 from tacit.training.plan import BLOCK, TrainingPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.samples import Augment, Collate, DataSource, Sample
@@ -72,6 +73,7 @@ class PrivateGradient:
         assumptions: tuple[str, ...] = (),
         randomness: Randomness | None = None,
         example: Batch | None = None,
+        evidence: EvidencePlan | None = None,
     ) -> None:
         plan = TrainingPlan(
             sampling=sampling,
@@ -89,7 +91,9 @@ class PrivateGradient:
             assumptions=assumptions,
         )
         self._losses = ModelLosses(model, losses)
-        self._engine = PrivateSum(self._losses, self._losses.params, plan, randomness=randomness, example=example)
+        self._engine = PrivateSum(
+            self._losses, self._losses.params, plan, randomness=randomness, example=example, evidence=evidence
+        )
 
     @property
     def ledger(self) -> Ledger:

@@ -1,6 +1,7 @@
 """The engine: charge the ledger, draw records, clip and sum, add noise. In that order, for every method alike."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 
 from torch import Tensor
@@ -19,6 +20,7 @@ from tacit.mechanisms import GaussianNoise, GaussianSumMechanism, Vectors, build
 from tacit.randomness import Randomness
 from tacit.sampling import Records
 from tacit.sampling.units import Indices
+from tacit.training.evidence import EvidencePlan, Recorder
 from tacit.training.plan import TrainingPlan
 from tacit.training.samples import DataSource, Sample
 
@@ -32,6 +34,7 @@ class PrivateSum:
         plan: the public facts of the run.
         randomness: secure unless a seeded one is given, which marks the ledger.
         stddev: a method's own noise on the sum at each step, in place of the plan's.
+        evidence: what private evidence about records to gather beside the ledger.
         example: a public batch on which to check that records stay apart; generated from the schema by default.
     """
 
@@ -44,8 +47,11 @@ class PrivateSum:
         randomness: Randomness | None = None,
         stddev: Callable[[int], float] | None = None,
         example: Batch | None = None,
+        evidence: EvidencePlan | None = None,
     ) -> None:
         self.plan = plan
+        self._evidence = evidence
+        self._recorders: list[Recorder] = []
         self._losses = losses
         self._params = params
         self._randomness = randomness or Randomness()
@@ -74,20 +80,24 @@ class PrivateSum:
         if source.views is not None and not isinstance(self.plan.unit, Records):
             raise InputError("views are averaged per record; with users or microbatches give the rows themselves")
         self._check_schema(source)
+        if self._evidence is not None:
+            self._recorders = self._evidence.open(self._losses, self.plan, steps, units)
         if self.plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
             self._gate = BudgetGate(self.plan.budget, plan=self._charges(0, self._whole_passes(steps)))
         blocks: list[tuple[int, int]] = []
         drawn_units = self._draw_charged(units, steps, blocks)
-        rows = (self.plan.unit.rows_of(drawn, len(source), users) for drawn in drawn_units)
+        rows = (replace(self.plan.unit.rows_of(drawn, len(source), users), units=drawn) for drawn in drawn_units)
         self.ledger_file.plan(steps)
         begun = 0
         try:
             for data, drawn in source.batches(rows):
                 begun += 1
                 sizes = None if drawn.sizes is None else drawn.sizes.tolist()
-                yield Sample(data, sizes, source.views, begun - 1, self._mechanism_at(begun - 1))
+                yield Sample(data, sizes, source.views, begun - 1, self._mechanism_at(begun - 1), drawn.units)
         finally:
             self._settle(blocks, begun)
+            for recorder in self._recorders:
+                recorder.save(self.ledger_file.head)
 
     def _draw_charged(self, units: int, steps: int, blocks: list[tuple[int, int]]) -> Iterator[Indices]:
         """The drawn units of each step; a block is charged, and noted in ``blocks``, before its first draw."""
@@ -114,6 +124,8 @@ class PrivateSum:
             sizes=sample.sizes,
             views=sample.views,
         )
+        for recorder in self._recorders:
+            recorder.observe(sample, params, total.squared_norms)
         return sample.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
 
     def close(self) -> None:

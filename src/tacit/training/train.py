@@ -14,6 +14,7 @@ from tacit.ledger import Ledger
 from tacit.losses import Batch
 from tacit.posteriors import Draws, Point
 from tacit.randomness import Randomness
+from tacit.training.evidence import EvidencePlan
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.samples import DataSource
@@ -39,6 +40,7 @@ def train(
     keep_every: int = 1,
     randomness: Randomness | None = None,
     example: Batch | None = None,
+    evidence: EvidencePlan | None = None,
     progress: bool = False,
     on_step: Callable[[int], None] | None = None,
 ) -> Run:
@@ -49,12 +51,13 @@ def train(
         dataset: tensors, a data set, or a :class:`DataSource`.
         keep_last: how many of the last iterates are kept as draws; 1 keeps a point. Keeping more costs nothing more.
         keep_every: the distance between kept iterates.
+        evidence: private evidence about records to gather beside the ledger, for Bayesian and individual accounting.
         progress: show a progress bar.
     """
     if keep_last < 1 or keep_every < 1 or (keep_last - 1) * keep_every >= plan.steps:
         raise InputError(f"cannot keep {keep_last} iterates, {keep_every} apart, out of {plan.steps} steps")
     source = dataset if isinstance(dataset, DataSource) else DataSource(dataset)
-    engine = _engine(method, plan, randomness, example)
+    engine = _engine(method, plan, randomness, example, evidence)
     state = method.init()
     kept: deque[dict[str, Any]] = deque(maxlen=keep_last)
     try:
@@ -74,7 +77,11 @@ def train(
 
 
 def _engine(
-    method: InferenceMethod[State], plan: TrainingPlan, randomness: Randomness | None, example: Batch | None
+    method: InferenceMethod[State],
+    plan: TrainingPlan,
+    randomness: Randomness | None,
+    example: Batch | None,
+    evidence: EvidencePlan | None,
 ) -> PrivateSum:
     denominator = plan.sampling.denominator
 
@@ -86,7 +93,9 @@ def _engine(
 
     own = stddev if method.noise_stddev(0, denominator) is not None else None
     params = method.params(method.init())
-    return PrivateSum(method.losses, params, plan, randomness=randomness, stddev=own, example=example)
+    return PrivateSum(
+        method.losses, params, plan, randomness=randomness, stddev=own, example=example, evidence=evidence
+    )
 
 
 @contextmanager
