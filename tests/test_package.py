@@ -34,7 +34,7 @@ ALLOWED = {
         "errors", "ledger", "randomness", "losses", "sampling", "mechanisms", "gradients", "inference", "posteriors",
         "accountants", "evidence",
     },
-    "reports": {"errors", "accountants", "evaluation", "posteriors", "ledger"},
+    "reports": {"errors", "accountants", "evidence", "evaluation", "posteriors", "ledger"},
     "commands": None,
     "estimators": None,
     "distributed": None,

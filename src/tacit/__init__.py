@@ -15,9 +15,9 @@ _HOME = {
     "tacit.accountants.bayesian": ["BayesianAccountant", "IndividualAccountant", "individual_epsilons",
                                    "percentile_curve"],
     "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "TacitError"],
-    "tacit.evaluation": ["Reliability", "reliability"],
+    "tacit.evaluation": ["LeakageCheck", "Reliability", "leakage_check", "reliability"],
     "tacit.evidence": ["Evidence", "load_evidence"],
-    "tacit.gradients": ["replace_batch_norm"],
+    "tacit.gradients": ["gradient_distances", "replace_batch_norm"],
     "tacit.inference": ["SGD", "SGLD", "DecreasingStep", "FixedStep", "FlatPrior", "GaussianPrior", "LaplacePrior"],
     "tacit.ledger": ["Charge", "FixedSizeSample", "GaussianSumQuery", "Ledger", "LedgerFile", "LedgerHeader",
                      "PoissonSample", "merged_noise_multiplier", "read_ledger"],
@@ -26,7 +26,8 @@ _HOME = {
     "tacit.randomness": ["Randomness"],
     "tacit.sampling": ["BallsInBinsSampling", "FixedSizeSampling", "Microbatches", "PoissonSampling", "Records",
                        "Users"],
-    "tacit.training": ["DataSource", "EvidencePlan", "PrivateGradient", "Run", "TrainingPlan", "train"],
+    "tacit.training": ["DataSource", "EvidencePlan", "IndividualFilter", "PrivateGradient", "Run", "TrainingPlan",
+                       "train"],
 }  # fmt: skip
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
@@ -65,10 +66,13 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.errors import RecordMixingError as RecordMixingError
     from tacit.errors import RefusedError as RefusedError
     from tacit.errors import TacitError as TacitError
+    from tacit.evaluation import LeakageCheck as LeakageCheck
     from tacit.evaluation import Reliability as Reliability
+    from tacit.evaluation import leakage_check as leakage_check
     from tacit.evaluation import reliability as reliability
     from tacit.evidence import Evidence as Evidence
     from tacit.evidence import load_evidence as load_evidence
+    from tacit.gradients import gradient_distances as gradient_distances
     from tacit.gradients import replace_batch_norm as replace_batch_norm
     from tacit.inference import SGD as SGD
     from tacit.inference import SGLD as SGLD
@@ -106,6 +110,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.sampling import Users as Users
     from tacit.training import DataSource as DataSource
     from tacit.training import EvidencePlan as EvidencePlan
+    from tacit.training import IndividualFilter as IndividualFilter
     from tacit.training import PrivateGradient as PrivateGradient
     from tacit.training import Run as Run
     from tacit.training import TrainingPlan as TrainingPlan

@@ -1,9 +1,10 @@
 """The Renyi accountant (paper B, theorem 3, L term; Mironov et al. 2019)."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.accountants.conversion import Conversion, epsilon_from_rdp
+from tacit.accountants.conversion import Conversion, conversion_cost, epsilon_from_rdp
 from tacit.accountants.guarantee import Guarantee
 from tacit.accountants.renyi import ORDERS, renyi_curve
 from tacit.accountants.renyi_filter import filter_of
@@ -33,7 +34,15 @@ class RDPAccountant:
             return self._filter_guarantee(ledger, delta)
         curve = renyi_curve(ledger, self.orders, self.name)
         epsilon, _ = epsilon_from_rdp(curve, self.orders, delta, self.conversion)
+        epsilon = min(epsilon, self._individual_filter(ledger, delta))
         return statement(ledger, accountant=self.name, epsilon=epsilon * (1 + ROUNDING), delta=delta, is_bound=True)
+
+    def _individual_filter(self, ledger: Ledger, delta: float) -> float:
+        """No record's own divergence has passed the filter's, so nobody has lost more (Feldman and Zrnic 2021)."""
+        order, divergence = ledger.header.filter_order, ledger.header.filter_divergence
+        if order is None or divergence is None:
+            return math.inf
+        return max(0.0, divergence + float(conversion_cost((order,), delta, self.conversion)[0]))
 
     def _filter_guarantee(self, ledger: Ledger, delta: float) -> Guarantee:
         opened = filter_of(ledger)

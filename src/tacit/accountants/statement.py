@@ -52,6 +52,8 @@ def assumptions(ledger: Ledger) -> tuple[str, ...]:
         sentences.append("hypothetical: no run was recorded")
     if ledger.header.randomness == "seeded":
         sentences.append("seeded randomness: not releasable")
+    if ledger.header.filter_order is not None:
+        sentences.append(f"an individual Renyi filter of order {ledger.header.filter_order:g} watched every record")
     if ledger.steps < ledger.planned_steps and ledger.header.schedule == "fixed":
         sentences.append("holds if the early stop ignored the outputs")
     if ledger.runs > 1 and ledger.header.schedule == "fixed":

@@ -1,6 +1,7 @@
 """Putting it together: sample, clip, add noise, record; for the user's own loop or for an inference method."""
 
 from tacit.training.evidence import EvidencePlan
+from tacit.training.individual_filter import IndividualFilter
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_gradient import PrivateGradient
 from tacit.training.private_sum import PrivateSum
@@ -10,6 +11,7 @@ from tacit.training.train import Run, train
 __all__ = [
     "DataSource",
     "EvidencePlan",
+    "IndividualFilter",
     "PrivateGradient",
     "PrivateSum",
     "Run",

@@ -97,7 +97,7 @@ class ProbeRecorder:
     def of(cls, evidence: EvidencePlan, losses: Losses, plan: TrainingPlan, steps: int) -> "ProbeRecorder":
         source = evidence.probes if isinstance(evidence.probes, DataSource) else DataSource(evidence.probes)
         probes = source.all()
-        every = evidence.probe_every or max(1, math.ceil(count_records(probes) / (_PRICE * plan.sampling.denominator)))
+        every = evidence.probe_every or _affordable(count_records(probes), plan.sampling.denominator, steps)
         earlier = _earlier(plan, "probes")
         if earlier is not None and earlier.records != count_records(probes):
             raise InputError(
@@ -106,7 +106,7 @@ class ProbeRecorder:
         return cls(losses, plan, probes, every, steps, earlier)
 
     def observe(self, sample: Sample, params: Mapping[str, Tensor], squared_norms: Tensor) -> None:
-        key = _rate_and_noise(self.plan, sample.mechanism)
+        key = rate_and_noise(self.plan, sample.mechanism)
         if sample.step % self.every and sample.step != self.steps - 1:
             self.waiting.append(key)
             return
@@ -137,7 +137,7 @@ class MemberRecorder:
 
     def observe(self, sample: Sample, params: Mapping[str, Tensor], squared_norms: Tensor) -> None:
         block = sample.step // self._length
-        self._keys.append((*_rate_and_noise(self._plan, sample.mechanism), block))
+        self._keys.append((*rate_and_noise(self._plan, sample.mechanism), block))
         if sample.units is not None and len(sample.units):
             shares = round_up(sample.mechanism.shares(squared_norms).cpu().numpy())
             row = self._shares[block]
@@ -154,6 +154,12 @@ class MemberRecorder:
         save_evidence(_joined(self._earlier, found), evidence_path(self._plan.ledger, "members"))
 
 
+def _affordable(probes: int, sample: float, steps: int) -> int:
+    """Steps between evaluations, the first and the last included, that cost a tenth of the run (but two at least)."""
+    evaluations = max(2, int(_PRICE * steps * sample / probes))
+    return max(1, math.ceil((steps - 1) / (evaluations - 1)))
+
+
 def _filled(shares: Shares) -> Shares:
     """Stretches that a member sat out get the larger of its shares before and after; 1 if it was never sampled."""
     result = shares.copy()
@@ -166,12 +172,15 @@ def _filled(shares: Shares) -> Shares:
     return np.nan_to_num(result, nan=1.0)
 
 
-def _rate_and_noise(plan: TrainingPlan, mechanism: GaussianSumMechanism) -> tuple[float, float]:
+def rate_and_noise(plan: TrainingPlan, mechanism: GaussianSumMechanism) -> tuple[float, float]:
+    """q and z of a step; only Poisson samples have them."""
     match plan.sampling.event(mechanism.queries):
         case PoissonSample(probability=q, noise_multiplier=z):
             return q, z
         case event:
-            raise InputError(f"evidence needs Poisson sampling, found {event.kind}")
+            raise InputError(
+                f"shares of single records are accounted for under Poisson sampling only, found {event.kind}"
+            )
 
 
 def _earlier(plan: TrainingPlan, kind: Kind) -> Evidence | None:

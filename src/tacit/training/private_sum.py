@@ -21,6 +21,7 @@ from tacit.randomness import Randomness
 from tacit.sampling import Records
 from tacit.sampling.units import Indices
 from tacit.training.evidence import EvidencePlan, Recorder
+from tacit.training.individual_filter import FilteredRun, IndividualFilter, filter_header
 from tacit.training.plan import TrainingPlan
 from tacit.training.samples import DataSource, Sample
 
@@ -34,6 +35,7 @@ class PrivateSum:
         plan: the public facts of the run.
         randomness: secure unless a seeded one is given, which marks the ledger.
         stddev: a method's own noise on the sum at each step, in place of the plan's.
+        individual_filter: leave out every record whose own budget is used up.
         evidence: what private evidence about records to gather beside the ledger.
         example: a public batch on which to check that records stay apart; generated from the schema by default.
     """
@@ -48,8 +50,11 @@ class PrivateSum:
         stddev: Callable[[int], float] | None = None,
         example: Batch | None = None,
         evidence: EvidencePlan | None = None,
+        individual_filter: IndividualFilter | None = None,
     ) -> None:
         self.plan = plan
+        self._individual_filter = individual_filter
+        self._filtered: FilteredRun | None = None
         self._evidence = evidence
         self._recorders: list[Recorder] = []
         self._losses = losses
@@ -62,7 +67,10 @@ class PrivateSum:
         self._mechanism = self._build_mechanism()
         if isinstance(losses, ModelLosses):
             refuse_mixing_layers(losses.model)
-        self.ledger_file = LedgerFile(plan.ledger, plan.header(self._randomness), plan.versions())
+        header = plan.header(self._randomness)
+        if individual_filter is not None:
+            header = filter_header(header, individual_filter, plan, self._mechanism_at(0))
+        self.ledger_file = LedgerFile(plan.ledger, header, plan.versions())
 
     @property
     def ledger(self) -> Ledger:
@@ -82,6 +90,8 @@ class PrivateSum:
         self._check_schema(source)
         if self._evidence is not None:
             self._recorders = self._evidence.open(self._losses, self.plan, steps, units)
+        if self._individual_filter is not None:
+            self._filtered = FilteredRun(self._individual_filter, self._losses, self.plan, source, self.ledger)
         if self.plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
             self._gate = BudgetGate(self.plan.budget, plan=self._charges(0, self._whole_passes(steps)))
         blocks: list[tuple[int, int]] = []
@@ -115,6 +125,8 @@ class PrivateSum:
         sample.released = True
         if isinstance(self._losses, ModelLosses):
             refuse_mixing_layers(self._losses.model)  # the user may have called model.train() since
+        if self._filtered is not None:
+            self._filtered.admit(sample, params)
         total = clipped_sum(
             self._losses,
             params,

@@ -15,6 +15,7 @@ from tacit.losses import Batch
 from tacit.posteriors import Draws, Point
 from tacit.randomness import Randomness
 from tacit.training.evidence import EvidencePlan
+from tacit.training.individual_filter import IndividualFilter
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.samples import DataSource
@@ -41,6 +42,7 @@ def train(
     randomness: Randomness | None = None,
     example: Batch | None = None,
     evidence: EvidencePlan | None = None,
+    individual_filter: IndividualFilter | None = None,
     progress: bool = False,
     on_step: Callable[[int], None] | None = None,
 ) -> Run:
@@ -52,12 +54,13 @@ def train(
         keep_last: how many of the last iterates are kept as draws; 1 keeps a point. Keeping more costs nothing more.
         keep_every: the distance between kept iterates.
         evidence: private evidence about records to gather beside the ledger, for Bayesian and individual accounting.
+        individual_filter: leave out every record whose own budget is used up; costs a pass over all records per step.
         progress: show a progress bar.
     """
     if keep_last < 1 or keep_every < 1 or (keep_last - 1) * keep_every >= plan.steps:
         raise InputError(f"cannot keep {keep_last} iterates, {keep_every} apart, out of {plan.steps} steps")
     source = dataset if isinstance(dataset, DataSource) else DataSource(dataset)
-    engine = _engine(method, plan, randomness, example, evidence)
+    engine = _engine(method, plan, randomness, example, evidence, individual_filter)
     state = method.init()
     kept: deque[dict[str, Any]] = deque(maxlen=keep_last)
     try:
@@ -82,6 +85,7 @@ def _engine(
     randomness: Randomness | None,
     example: Batch | None,
     evidence: EvidencePlan | None,
+    individual_filter: IndividualFilter | None,
 ) -> PrivateSum:
     denominator = plan.sampling.denominator
 
@@ -94,7 +98,14 @@ def _engine(
     own = stddev if method.noise_stddev(0, denominator) is not None else None
     params = method.params(method.init())
     return PrivateSum(
-        method.losses, params, plan, randomness=randomness, stddev=own, example=example, evidence=evidence
+        method.losses,
+        params,
+        plan,
+        randomness=randomness,
+        stddev=own,
+        example=example,
+        evidence=evidence,
+        individual_filter=individual_filter,
     )
 
 

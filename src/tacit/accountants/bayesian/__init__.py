@@ -22,6 +22,7 @@ from tacit.accountants.bayesian.percentiles import (
     percentile_value,
 )
 from tacit.accountants.bayesian.record_losses import record_deltas, record_epsilons
+from tacit.accountants.bayesian.summary import bayesian_guarantees
 
 __all__ = [
     "ESTIMATORS",
@@ -30,6 +31,7 @@ __all__ = [
     "Exposure",
     "IndividualAccountant",
     "Outcome",
+    "bayesian_guarantees",
     "best_percentile",
     "betting",
     "binary",

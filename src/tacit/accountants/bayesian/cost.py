@@ -34,8 +34,8 @@ def laplace_outcome(distances: Array, order: int) -> Array:
     """D_k of Laplace(0, 1) and Laplace(r, 1) (Gil et al. 2013), in a form that does not overflow.
 
     Example:
-        >>> float(laplace_outcome(np.array([1.0]), 2).round(6))
-        0.497404
+        >>> laplace_outcome(np.array([1.0]), 2).round(6)
+        array([0.619124])
     """
     r, k = np.asarray(distances, dtype=float), float(order)
     lead = np.log(k / (2 * k - 1)) + (k - 1) * r

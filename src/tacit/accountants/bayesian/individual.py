@@ -52,7 +52,7 @@ class IndividualAccountant:
         """The statement of this percentile, from the epsilons of the records."""
         found = _checked(evidence)
         if found.kind == "members":
-            value, trust = float(np.quantile(epsilons, self.percentile, method="higher")), "of the members"
+            value, trust = float(np.quantile(epsilons, self.percentile, method="higher")), "percentiles of the members"
         else:
             level = percentile_value(epsilons, self.percentile, self.gamma)
             if level is None:
@@ -61,8 +61,9 @@ class IndividualAccountant:
                     f"{found.records} probes cannot support the {self.percentile:.5%} percentile at gamma "
                     f"{self.gamma:g}; at most {best:.5%}"
                 )
-            value, trust = level, f"of the population, but for a chance of {self.gamma:g} that the probes mislead"
-        sentence = f"{self.percentile:.5g} {trust}; each percentile by itself, not all together"
+            value = level
+            trust = f"percentiles of the population, but for a chance of {self.gamma:g} that the probes mislead"
+        sentence = f"{trust}; each holds by itself, not all together"
         return statement(
             ledger,
             accountant=f"{self.name} {self.by}",
@@ -98,7 +99,7 @@ def percentile_curve(
 ) -> list[Guarantee]:
     """The statements of several percentiles, as far as the sample supports them."""
     epsilons = individual_epsilons(ledger, evidence, delta)
-    most = 1.0 if evidence.kind == "members" else best_percentile(evidence.records, gamma)
+    most = 1 - 1 / evidence.records if evidence.kind == "members" else best_percentile(evidence.records, gamma)
     return [
         IndividualAccountant(percentile, gamma).read(ledger, evidence, epsilons, delta)
         for percentile in percentiles

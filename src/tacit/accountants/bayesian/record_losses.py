@@ -2,7 +2,7 @@
 
 A record's log moment generating function K_x(z) is a sum over steps of a table in r at the line's nodes. Any c > 0 is
 right; a good one is near the record's own saddle point, so records are dealt out over some lines by the c that makes
-their Chernoff bound best. A little Gaussian (tau = 0.06 / c) is composed with every record: it can only raise
+their Chernoff bound best. A little Gaussian (tau = 0.08 / c) is composed with every record: it can only raise
 delta, moves epsilon by about a thousandth, and cuts the line off. Aliases of the trapezoid rule only raise delta too.
 
 What is computed here is not certified like the worst case: evidence makes it an ex-post number anyway.
@@ -20,23 +20,24 @@ from tacit.accountants.pld.saddle import Direction, tilt_of
 
 DIRECTIONS: tuple[Direction, ...] = ("remove", "add")
 
-_BLUR = 0.06  # tau in units of 1/c
+_BLUR = 0.08  # tau in units of one over the saddle point
 _RATIO = 1.5  # between the lines
 _HIGHER = (1.1, 1.25, 1.5, 2.0)  # points above c that bound the aliases
 _BLOCK = 2048  # records at once
 _HOPELESS = 100.0  # a step whose log moment is above this makes c a bad one for the record
-_FAR_BELOW = 10.0
+_FAR_BELOW = 14.0  # in natural logs
 _MOST_NODES = 4096
 _DIGITS = 16.0  # in natural logs, to which aliases and truncation are kept below the target
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Line:
-    """The nodes of one line and K of the grid's distances on it."""
+    """The nodes of one line, c + i k spacing, and the standard deviation tau of the Gaussian that cuts it off."""
 
     c: float
     spacing: float
     size: int
+    tau: float
 
     @property
     def heights(self) -> Floats:
@@ -98,33 +99,36 @@ def _lines(exposure: Exposure, direction: Direction, delta: float) -> tuple[list
     """Lines over the range of saddle points, and the line of each record."""
     mu, log_delta = exposure.mu(), math.log(delta)
     guess = math.sqrt(-2 * log_delta)
-    low = 0.1 * guess / max(float(mu.max()), 1e-6)
+    low = 0.003 * guess / max(float(mu.max()), 1e-6)  # rare large losses have their saddle far below the Gaussian one
     high = 2 * guess / max(float(mu.max()) / 200, float(mu.min()), 1e-6)  # fainter records are below any epsilon
     points: Floats = low * _RATIO ** np.arange(
         max(3, math.ceil(math.log(high / low) / math.log(_RATIO)) + 1), dtype=np.float64
     )
-    place = _cheapest(_cumulants(exposure, direction, points), points, log_delta)
+    place, saddle = _placed(_cumulants(exposure, direction, points), points, log_delta)
     lines = []
     for number, c in enumerate(points):
         rows = np.flatnonzero(place == number)
-        lines.append(_shape(exposure.take(rows), direction, float(c), log_delta) if len(rows) else _Line(c, 1.0, 1))
-    return lines, place
+        far = float(saddle[rows].max()) if len(rows) else 1.0
+        some = exposure.take(rows)
+        lines.append(_shape(some, direction, float(c), far, log_delta) if len(rows) else _Line(c, 1.0, 1, 0.0))
+    return lines, np.where(mu > 0, place, -1)  # a record that never moved anything has lost nothing
 
 
-def _cheapest(k: Floats, points: Floats, log_delta: float) -> NDArray[np.int64]:
-    """The line of each record: near its saddle point, but below where K takes off and aliases come from far away.
+def _placed(k: Floats, points: Floats, log_delta: float) -> tuple[NDArray[np.int64], Floats]:
+    """The line of each record, the one of the shortest period, and its saddle point.
 
-    Not too far below: there exp(K(c) - c eps) exceeds delta, and rounding with it.
+    Above the saddle point K can take off at once, so that aliases come from far away; too far below it exp(K(c) - c eps)
+    exceeds delta, and rounding with it.
     """
-    epsilon = _epsilons(k, points, log_delta).min(axis=1, keepdims=True)
-    c = points[:-1]
+    bounds = _epsilons(k, points, log_delta)
+    c, epsilon = points[:-1], bounds.min(axis=1, keepdims=True)
     excess = k[:, :-1] - c * epsilon - log_delta
-    nodes = np.maximum((k[:, 1:] + _DIGITS / 2) / (_RATIO - 1), _DIGITS - log_delta)  # in units of the fewest
-    score = nodes + 0.1 * np.maximum(excess, 0.0) - 1e-3 * np.arange(len(c))  # of equals the highest: blurs least
-    return np.asarray(np.argmin(np.where(excess < _FAR_BELOW, score, np.inf), axis=1))
+    periods = np.maximum((k[:, 1:] + _DIGITS / 2) / (_RATIO - 1), _DIGITS - log_delta) / c
+    place = np.argmin(np.where(excess < _FAR_BELOW, periods, np.inf), axis=1)
+    return np.asarray(place), points[np.argmin(bounds, axis=1)]
 
 
-def _shape(exposure: Exposure, direction: Direction, c: float, log_delta: float) -> _Line:
+def _shape(exposure: Exposure, direction: Direction, c: float, saddle: float, log_delta: float) -> _Line:
     """The smallest period that keeps aliases small at epsilon 0 and, relative to delta, where delta is reached."""
     points = c * np.array((1.0, *_HIGHER))
     k = _cumulants(exposure, direction, points)
@@ -133,9 +137,9 @@ def _shape(exposure: Exposure, direction: Direction, c: float, log_delta: float)
     at_delta = (k[:, 1:] - points[1:] * epsilon[:, None] - log_delta + room) / (points[1:] - c)
     at_zero = (k[:, 1:] + room) / (points[1:] - c)
     period = max((room - log_delta) / c, float(at_delta.min(axis=1).max()), float(at_zero.min(axis=1).max()))
-    top = math.sqrt(2 * (_DIGITS - log_delta)) * c / _BLUR
-    spacing = 2 * math.pi / period
-    return _Line(c, spacing, min(_MOST_NODES, math.ceil(top / spacing) + 1))
+    spacing, fall = 2 * math.pi / period, math.sqrt(2 * (_DIGITS - log_delta))
+    size = min(_MOST_NODES, math.ceil(fall * saddle / _BLUR / spacing) + 1)
+    return _Line(c, spacing, size, fall / (spacing * size))  # more blur, hence more delta, rather than too many nodes
 
 
 def _cumulants(exposure: Exposure, direction: Direction, points: Floats) -> Floats:
@@ -155,6 +159,8 @@ def _real(q: float, r: Floats, tilt: float, c: float) -> Floats:
         return np.asarray(square * c * (c + 1) / 2)
     result = np.maximum(tilt * math.log(q) + tilt * (tilt - 1) * square / 2, 0.0) if tilt > 0 else np.zeros(len(r))
     near = (r > 0) & (result < _HOPELESS)
+    if not near.any():
+        return result
     number = int(near.sum())
     result[near] = real_moments(np.full(number, q), 1 / r[near], np.full(number, np.inf), tilt)[0]
     return np.maximum(result, 0.0)
@@ -171,23 +177,26 @@ def _tables(exposure: Exposure, direction: Direction, line: _Line) -> list[Compl
     z = line.c + 1j * line.heights
     for part in exposure.parts:
         table = np.zeros((len(part.grid), line.size), dtype=np.complex128)
+        used = (part.grid > 0) & (part.weights > 0).any(axis=0)  # distances that no record had need no moments
         if part.probability >= 1:
-            table[:] = np.square(part.grid)[:, None] * (z * (z + 1) / 2)
-        else:
-            apart = (part.grid > 0) & (part.weights > 0).any(axis=0)  # distances that no record had need no moments
-            q, m = np.full(int(apart.sum()), part.probability), 1 / part.grid[apart]
-            found = moments_on_line(q, m, Line(tilt_of(direction, line.c), line.spacing, line.size))
-            logs = np.log(np.where(np.abs(found.ratios) > 1e-300, found.ratios, 1e-300)) + found.log_peak[:, None]
-            table[apart] = np.conj(logs) if direction == "add" else logs
+            table[used] = np.square(part.grid[used])[:, None] * (z * (z + 1) / 2)
+        elif used.any():
+            table[used] = _log_moments(part.probability, part.grid[used], direction, line)
         tables.append(table)
     return tables
+
+
+def _log_moments(q: float, distances: Floats, direction: Direction, line: _Line) -> Complexes:
+    nodes = Line(tilt_of(direction, line.c), line.spacing, line.size)
+    found = moments_on_line(np.full(len(distances), q), 1 / distances, nodes)
+    logs = np.log(np.where(np.abs(found.ratios) > 1e-300, found.ratios, 1e-300)) + found.log_peak[:, None]
+    return np.asarray(np.conj(logs) if direction == "add" else logs)  # a = -z runs downwards when z runs upwards
 
 
 def _waves(line: _Line, epsilons: Floats) -> Complexes:
     """The weights of the trapezoid sum at each epsilon, [nodes, epsilons]."""
     z = line.c + 1j * line.heights
-    blur = (_BLUR / line.c) ** 2
-    weights = np.exp(blur * z * (z + 1) / 2) / (z * (z + 1)) * (line.spacing / math.pi)
+    weights = np.exp(line.tau**2 * z * (z + 1) / 2) / (z * (z + 1)) * (line.spacing / math.pi)
     weights[0] *= 0.5
     return np.asarray(weights[:, None] * np.exp(-z[:, None] * epsilons[None, :]))
 
