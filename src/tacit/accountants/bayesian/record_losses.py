@@ -117,8 +117,8 @@ def _lines(exposure: Exposure, direction: Direction, delta: float) -> tuple[list
 def _placed(k: Floats, points: Floats, log_delta: float) -> tuple[NDArray[np.int64], Floats]:
     """The line of each record, the one of the shortest period, and its saddle point.
 
-    Above the saddle point K can take off at once, so that aliases come from far away; too far below it exp(K(c) - c eps)
-    exceeds delta, and rounding with it.
+    Above the saddle point K can take off at once, so that aliases come from far away; too far below it
+    exp(K(c) - c eps) exceeds delta, and rounding with it.
     """
     bounds = _epsilons(k, points, log_delta)
     c, epsilon = points[:-1], bounds.min(axis=1, keepdims=True)
