@@ -38,7 +38,7 @@ def adult(steps: int | None, out: Path) -> None:
         tacit.GaussianNoise(multiplier=noise), steps, out / "ledger.jsonl", dataset="adult", physical_batch=4096,
     )  # fmt: skip
     probes = tacit.EvidencePlan(probes=(data.test_inputs, data.test_labels), probe_every=1, members=True)
-    run = tacit.train(method, (data.train_inputs, data.train_labels), plan, keep_last=50, evidence=probes)
+    run = tacit.train(method, (data.train_inputs, data.train_labels), plan, keep_last=min(50, steps), evidence=probes)
     prediction = tacit.predict(model, run.posterior, data.test_inputs, link="sigmoid")
     print(f"test accuracy {(prediction.classes == data.test_labels).float().mean():.2%}")
 
