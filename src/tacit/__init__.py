@@ -15,7 +15,8 @@ _HOME = {
     "tacit.accountants.bayesian": ["BayesianAccountant", "IndividualAccountant", "individual_epsilons",
                                    "percentile_curve"],
     "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "TacitError"],
-    "tacit.evaluation": ["LeakageCheck", "Reliability", "leakage_check", "reliability"],
+    "tacit.evaluation": ["Coverage", "LeakageCheck", "Reliability", "Scores", "coverage", "leakage_check",
+                         "reliability", "scores", "separation"],
     "tacit.evidence": ["Evidence", "load_evidence"],
     "tacit.gradients": ["gradient_distances", "replace_batch_norm"],
     "tacit.inference": ["SGD", "SGLD", "DecreasingStep", "FixedStep", "FlatPrior", "GaussianPrior", "LaplacePrior"],
@@ -66,10 +67,15 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.errors import RecordMixingError as RecordMixingError
     from tacit.errors import RefusedError as RefusedError
     from tacit.errors import TacitError as TacitError
+    from tacit.evaluation import Coverage as Coverage
     from tacit.evaluation import LeakageCheck as LeakageCheck
     from tacit.evaluation import Reliability as Reliability
+    from tacit.evaluation import Scores as Scores
+    from tacit.evaluation import coverage as coverage
     from tacit.evaluation import leakage_check as leakage_check
     from tacit.evaluation import reliability as reliability
+    from tacit.evaluation import scores as scores
+    from tacit.evaluation import separation as separation
     from tacit.evidence import Evidence as Evidence
     from tacit.evidence import load_evidence as load_evidence
     from tacit.gradients import gradient_distances as gradient_distances
