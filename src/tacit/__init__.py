@@ -15,7 +15,8 @@ _HOME = {
     "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "TacitError"],
     "tacit.evaluation": ["Reliability", "reliability"],
     "tacit.gradients": ["replace_batch_norm"],
-    "tacit.inference": ["SGD", "SGLD", "DecreasingStep", "FixedStep", "FlatPrior", "GaussianPrior", "LaplacePrior"],
+    "tacit.inference": ["PSGLD", "SGD", "SGHMC", "SGLD", "SGNHT", "CyclicalStep", "DecreasingStep", "FixedStep",
+                        "FlatPrior", "GaussianPrior", "LaplacePrior", "PolynomialStep"],
     "tacit.ledger": ["Charge", "FixedSizeSample", "GaussianSumQuery", "Ledger", "LedgerFile", "LedgerHeader",
                      "PoissonSample", "merged_noise_multiplier", "read_ledger"],
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
@@ -61,13 +62,18 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.evaluation import Reliability as Reliability
     from tacit.evaluation import reliability as reliability
     from tacit.gradients import replace_batch_norm as replace_batch_norm
+    from tacit.inference import PSGLD as PSGLD
     from tacit.inference import SGD as SGD
+    from tacit.inference import SGHMC as SGHMC
     from tacit.inference import SGLD as SGLD
+    from tacit.inference import SGNHT as SGNHT
+    from tacit.inference import CyclicalStep as CyclicalStep
     from tacit.inference import DecreasingStep as DecreasingStep
     from tacit.inference import FixedStep as FixedStep
     from tacit.inference import FlatPrior as FlatPrior
     from tacit.inference import GaussianPrior as GaussianPrior
     from tacit.inference import LaplacePrior as LaplacePrior
+    from tacit.inference import PolynomialStep as PolynomialStep
     from tacit.ledger import Charge as Charge
     from tacit.ledger import FixedSizeSample as FixedSizeSample
     from tacit.ledger import GaussianSumQuery as GaussianSumQuery

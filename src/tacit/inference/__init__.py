@@ -2,20 +2,28 @@
 
 from tacit.inference.method import INFERENCE_METHODS, InferenceMethod
 from tacit.inference.priors import FlatPrior, GaussianPrior, LaplacePrior, Prior
+from tacit.inference.psgld import PSGLD
 from tacit.inference.sgd import SGD
+from tacit.inference.sghmc import SGHMC
 from tacit.inference.sgld import SGLD, sgd_from_sgld, sgld_from_sgd, sgld_noise_multiplier
-from tacit.inference.step_sizes import DecreasingStep, FixedStep, StepSize
+from tacit.inference.sgnht import SGNHT
+from tacit.inference.step_sizes import CyclicalStep, DecreasingStep, FixedStep, PolynomialStep, StepSize
 
 __all__ = [
     "INFERENCE_METHODS",
+    "PSGLD",
     "SGD",
+    "SGHMC",
     "SGLD",
+    "SGNHT",
+    "CyclicalStep",
     "DecreasingStep",
     "FixedStep",
     "FlatPrior",
     "GaussianPrior",
     "InferenceMethod",
     "LaplacePrior",
+    "PolynomialStep",
     "Prior",
     "StepSize",
     "sgd_from_sgld",
