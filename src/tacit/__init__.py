@@ -13,14 +13,14 @@ _HOME = {
     "tacit.accountants": ["Budget", "Calibration", "Guarantee", "Refusal", "attack_probability", "calibrate_noise",
                           "calibrate_probability", "calibrate_steps", "guarantees"],
     "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "TacitError"],
-    "tacit.evaluation": ["Reliability", "reliability"],
+    "tacit.evaluation": ["Convergence", "Reliability", "convergence", "reliability"],
     "tacit.gradients": ["replace_batch_norm"],
     "tacit.inference": ["PSGLD", "SGD", "SGHMC", "SGLD", "SGNHT", "CyclicalStep", "DecreasingStep", "FixedStep",
                         "FlatPrior", "GaussianPrior", "LaplacePrior", "PolynomialStep"],
     "tacit.ledger": ["Charge", "FixedSizeSample", "GaussianSumQuery", "Ledger", "LedgerFile", "LedgerHeader",
                      "PoissonSample", "merged_noise_multiplier", "read_ledger"],
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
-    "tacit.posteriors": ["Draws", "Point", "Prediction", "load_posterior", "predict"],
+    "tacit.posteriors": ["SWAG", "Draws", "Point", "Prediction", "combine", "load_posterior", "predict"],
     "tacit.randomness": ["Randomness"],
     "tacit.sampling": ["BallsInBinsSampling", "FixedSizeSampling", "Microbatches", "PoissonSampling", "Records",
                        "Users"],
@@ -59,7 +59,9 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.errors import RecordMixingError as RecordMixingError
     from tacit.errors import RefusedError as RefusedError
     from tacit.errors import TacitError as TacitError
+    from tacit.evaluation import Convergence as Convergence
     from tacit.evaluation import Reliability as Reliability
+    from tacit.evaluation import convergence as convergence
     from tacit.evaluation import reliability as reliability
     from tacit.gradients import replace_batch_norm as replace_batch_norm
     from tacit.inference import PSGLD as PSGLD
@@ -89,9 +91,11 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.mechanisms import ClipRecords as ClipRecords
     from tacit.mechanisms import GaussianNoise as GaussianNoise
     from tacit.mechanisms import VectorGroup as VectorGroup
+    from tacit.posteriors import SWAG as SWAG
     from tacit.posteriors import Draws as Draws
     from tacit.posteriors import Point as Point
     from tacit.posteriors import Prediction as Prediction
+    from tacit.posteriors import combine as combine
     from tacit.posteriors import load_posterior as load_posterior
     from tacit.posteriors import predict as predict
     from tacit.randomness import Randomness as Randomness

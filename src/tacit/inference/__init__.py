@@ -1,6 +1,6 @@
 """Bayesian methods on released sums. They import no privacy code: private by construction (design, rule 1)."""
 
-from tacit.inference.method import INFERENCE_METHODS, InferenceMethod
+from tacit.inference.method import INFERENCE_METHODS, FollowsPlannedNoise, InferenceMethod, Tempered
 from tacit.inference.priors import FlatPrior, GaussianPrior, LaplacePrior, Prior
 from tacit.inference.psgld import PSGLD
 from tacit.inference.sgd import SGD
@@ -20,12 +20,14 @@ __all__ = [
     "DecreasingStep",
     "FixedStep",
     "FlatPrior",
+    "FollowsPlannedNoise",
     "GaussianPrior",
     "InferenceMethod",
     "LaplacePrior",
     "PolynomialStep",
     "Prior",
     "StepSize",
+    "Tempered",
     "sgd_from_sgld",
     "sgld_from_sgd",
     "sgld_noise_multiplier",

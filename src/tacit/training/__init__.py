@@ -1,5 +1,6 @@
 """Putting it together: sample, clip, add noise, record; for the user's own loop or for an inference method."""
 
+from tacit.training.checkpoints import Checkpoint, read_checkpoint
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_gradient import PrivateGradient
 from tacit.training.private_sum import PrivateSum
@@ -7,11 +8,13 @@ from tacit.training.samples import DataSource, Sample
 from tacit.training.train import Run, train
 
 __all__ = [
+    "Checkpoint",
     "DataSource",
     "PrivateGradient",
     "PrivateSum",
     "Run",
     "Sample",
     "TrainingPlan",
+    "read_checkpoint",
     "train",
 ]
