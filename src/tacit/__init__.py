@@ -16,7 +16,7 @@ _HOME = {
     "tacit.evaluation": ["Convergence", "Reliability", "convergence", "reliability"],
     "tacit.gradients": ["replace_batch_norm"],
     "tacit.inference": ["PSGLD", "SGD", "SGHMC", "SGLD", "SGNHT", "CyclicalStep", "DecreasingStep", "FixedStep",
-                        "FlatPrior", "GaussianPrior", "LaplacePrior", "PolynomialStep"],
+                        "FlatPrior", "GaussianPrior", "LaplacePrior", "PolynomialStep", "stable_logistic_step"],
     "tacit.ledger": ["Charge", "FixedSizeSample", "GaussianSumQuery", "Ledger", "LedgerFile", "LedgerHeader",
                      "PoissonSample", "merged_noise_multiplier", "read_ledger"],
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
@@ -76,6 +76,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.inference import GaussianPrior as GaussianPrior
     from tacit.inference import LaplacePrior as LaplacePrior
     from tacit.inference import PolynomialStep as PolynomialStep
+    from tacit.inference import stable_logistic_step as stable_logistic_step
     from tacit.ledger import Charge as Charge
     from tacit.ledger import FixedSizeSample as FixedSizeSample
     from tacit.ledger import GaussianSumQuery as GaussianSumQuery

@@ -110,7 +110,26 @@ def test_a_stopped_run_goes_on_and_every_release_is_charged_once(method, plan, t
         tacit.train(method, BATCH, plan, checkpoint=checkpoint, on_step=stop_after(5))
     assert tacit.read_ledger(plan.ledger).steps == 6
     seen = []
-    run = tacit.train(method, BATCH, plan, checkpoint=checkpoint, resume=True, on_step=seen.append, keep_last=1)
+    run = tacit.train(method, BATCH, plan, checkpoint=checkpoint, resume=True, on_step=seen.append)
     assert seen == list(range(6, 12))
     assert run.ledger.steps == run.ledger.planned_steps == 12
     assert run.ledger.runs == 1
+
+
+def test_after_a_kill_no_release_is_forgotten(method, plan, tmp_path, monkeypatch):
+    """What a kill leaves: the charged block of 4, the checkpoint of step 5, and nothing that was to follow."""
+
+    def kill(step):
+        if step == 6:
+            monkeypatch.setattr("tacit.ledger.LedgerFile.settle", lambda *_: None)
+            monkeypatch.setattr(Checkpoint, "write", lambda *_: None)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tacit.train(method, BATCH, plan, checkpoint=tmp_path / "checkpoint", checkpoint_every=5, on_step=kill)
+    monkeypatch.undo()
+    assert tacit.read_ledger(plan.ledger).steps == 8
+    seen = []
+    run = tacit.train(method, BATCH, plan, checkpoint=tmp_path / "checkpoint", resume=True, on_step=seen.append)
+    assert seen == list(range(5, 12))
+    assert run.ledger.steps == 8 + 7  # 7 releases before the kill, 7 after it

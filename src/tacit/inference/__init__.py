@@ -1,5 +1,6 @@
 """Bayesian methods on released sums. They import no privacy code: private by construction (design, rule 1)."""
 
+from tacit.inference.langevin import stable_logistic_step
 from tacit.inference.method import INFERENCE_METHODS, FollowsPlannedNoise, InferenceMethod, Tempered
 from tacit.inference.priors import FlatPrior, GaussianPrior, LaplacePrior, Prior
 from tacit.inference.psgld import PSGLD
@@ -31,4 +32,5 @@ __all__ = [
     "sgd_from_sgld",
     "sgld_from_sgd",
     "sgld_noise_multiplier",
+    "stable_logistic_step",
 ]

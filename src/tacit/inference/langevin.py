@@ -53,6 +53,20 @@ def stable_step(step_size: float, temperature: float, variances: Mapping[str, fl
     return step_size if largest * step_size <= 2 * temperature else 2 * temperature / largest
 
 
+def stable_logistic_step(dataset_size: int, prior_stddev: float) -> float:
+    """1 / (n / 4 + 1 / prior variance): a stable step for logistic regression on records of norm at most 1.
+
+    The logistic loss bends by at most 1/4, so that is the inverse of a bound on the curvature of U.
+
+    Example:
+        >>> stable_logistic_step(396, 1.0)
+        0.01
+    """
+    check_count("dataset_size", dataset_size)
+    check_positive("prior_stddev", prior_stddev)
+    return 1 / (dataset_size / 4 + prior_stddev**-2)
+
+
 def add_normals(
     vectors: Mapping[str, Tensor], variances: Mapping[str, float | Tensor], seed: int, step: int
 ) -> dict[str, Tensor]:

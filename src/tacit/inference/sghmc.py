@@ -46,6 +46,7 @@ class SGHMC:
     Args:
         model, user_losses, prior, dataset_size, seed, mean_noise: as for :class:`SGLD`.
         step_size: eta, the square of the leapfrog step; a step of SGLD with eta / alpha goes as far.
+            A schedule should change it slowly: the velocity keeps the scale of the steps before.
         temperature: of the posterior; None takes the plan's noise and leaves friction as it is.
         friction: alpha in (0, 1]; 1 forgets the velocity at every step.
         noise: "asked" or "planned", as for :class:`SGLD`; ``friction`` is then the least friction.

@@ -67,11 +67,11 @@ class SWAG:
         for _ in range(count):
             common = torch.randn(self.rank, generator=generator) / math.sqrt(2 * (self.rank - 1))
             draw = {}
-            for name, mean in self.mean.items():
+            for name, mean in sorted(self.mean.items()):  # a file has an order of its own
                 own = torch.randn(mean.shape, generator=generator).to(mean)
                 low_rank = torch.tensordot(common.to(mean), self.deviations[name], dims=1)
                 draw[name] = mean + (self.diagonal[name] / 2).sqrt() * own + low_rank
-            yield draw
+            yield {name: draw[name] for name in self.mean}
 
     def __len__(self) -> int:
         return self.draws

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from tacit.errors import InputError
+from tacit.errors import InputError, LedgerError
 from tacit.ledger import Head, verify_ledger
 from tacit.ledger.storage import replace_file
 from tacit.training.plan import TrainingPlan
@@ -49,7 +49,10 @@ class Checkpoint:
         """Refuse another plan, and a ledger that does not go on from the checkpoint's head."""
         if plan_fingerprint(plan) != self.plan:
             raise InputError("the checkpoint was made under another plan; go on with the same one, or start anew")
-        verify_ledger(plan.ledger, since=self.head)
+        try:
+            verify_ledger(plan.ledger, since=self.head)
+        except LedgerError as error:
+            raise LedgerError(f"the run cannot go on from its checkpoint: {error}") from error
 
     def write(self, path: str | Path) -> None:
         """Replace the file at ``path``: it holds the old checkpoint or the new one, never a part."""
