@@ -91,6 +91,11 @@ def errors(draws, reference):
     return float(off.abs().max()), float(spread)
 
 
+def report(what, name, mean, covariance):
+    """Shown with ``pytest -s``: the numbers that documents state."""
+    print(f"\n{what}, {name}: mean {mean:.4f} posterior deviations, covariance {covariance:.4f} relative")
+
+
 def sample(method, data, burn, steps, noise=None):
     """Draws by exact gradients; with ``noise``, a generator, the noise that the method asks for is added to them."""
     x, y = data
@@ -158,20 +163,25 @@ def test_the_mechanisms_noise_is_the_samplers(name, tmp_path):
 @pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_the_mechanisms_noise_is_the_samplers_precisely(name, posterior, tmp_path):
-    mean, covariance = through_the_mechanism(name, posterior, tmp_path, chains=512, steps=3000, keep=750)
+    """Chance alone moves a mean by about 0.012: SGLD, the slowest, forgets in 360 steps, so there are 7000 draws."""
+    keep = 750 if name == "cyclical" else 1500  # half of a cycle explores
+    mean, covariance = through_the_mechanism(name, posterior, tmp_path, chains=2048, steps=3000, keep=keep)
+    report(f"{posterior}, through the mechanism", name, mean, covariance)
     assert mean < 0.05
     assert covariance < 0.05
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("name", SAMPLERS)
-@pytest.mark.parametrize("stddev", [3.0, 30.0, 120.0])
-def test_dynamics_follow_the_plans_noise(name, posterior, stddev, tmp_path):
-    """Less noise than the sampler needs, about as much, and more: the temperature stays 1."""
-    noise = tacit.GaussianNoise(stddev=stddev)
-    steps = 12_000 if stddev == 120.0 else 3000  # the steps that this much noise allows are small
-    mean, covariance = through_the_mechanism(name, posterior, tmp_path, 256, steps, keep=steps // 4, noise=noise)
+@pytest.mark.parametrize("stddev", [3.0, 30.0, 60.0])
+def test_dynamics_follow_the_plans_noise(name, stddev, tmp_path):
+    """Less noise than any sampler asks for (SGHMC 17, SGLD 45), in between, and more: the temperature stays 1.
+
+    Chance alone moves a mean by about 0.02.
+    """
+    noise, keep = tacit.GaussianNoise(stddev=stddev), 750 if name == "cyclical" else 1500
+    mean, covariance = through_the_mechanism(name, "linear", tmp_path, 1024, 3500, keep, noise=noise)
+    report(f"planned noise {stddev}", name, mean, covariance)
     assert mean < 0.07
     assert covariance < 0.07
 
@@ -179,12 +189,11 @@ def test_dynamics_follow_the_plans_noise(name, posterior, stddev, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("posterior", POSTERIORS)
-def test_the_precise_errors(name, posterior, capsys):
+def test_the_precise_errors(name, posterior):
     method, data, reference = chains_of(name, posterior, 4096)
     draws, _ = sample(method, data, burn=1500, steps=1500, noise=torch.Generator().manual_seed(2))
     mean, covariance = errors(draws, reference)
-    with capsys.disabled():
-        print(f"\n{posterior} {name}: mean {mean:.4f} posterior deviations, covariance {covariance:.4f} relative")
+    report(posterior, name, mean, covariance)
     assert mean < 0.03
     assert covariance < 0.03
 
