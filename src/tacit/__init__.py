@@ -15,11 +15,14 @@ _HOME = {
     "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "TacitError"],
     "tacit.evaluation": ["Reliability", "reliability"],
     "tacit.gradients": ["replace_batch_norm"],
-    "tacit.inference": ["SGD", "SGLD", "DecreasingStep", "FixedStep", "FlatPrior", "GaussianPrior", "LaplacePrior"],
+    "tacit.inference": ["SGD", "SGLD", "Adam", "DecreasingStep", "FixedStep", "FlatPrior", "FullRank", "GaussianPrior",
+                        "LaplacePrior", "MCDropout", "MeanField", "PlainDescent", "ScaleMixturePrior",
+                        "VariationalInference", "bayes_by_backprop"],
     "tacit.ledger": ["Charge", "FixedSizeSample", "GaussianSumQuery", "Ledger", "LedgerFile", "LedgerHeader",
                      "PoissonSample", "merged_noise_multiplier", "read_ledger"],
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
-    "tacit.posteriors": ["Draws", "Point", "Prediction", "load_posterior", "predict"],
+    "tacit.posteriors": ["Draws", "DropoutPosterior", "GaussianPosterior", "Point", "Prediction", "load_posterior",
+                         "predict"],
     "tacit.randomness": ["Randomness"],
     "tacit.sampling": ["BallsInBinsSampling", "FixedSizeSampling", "Microbatches", "PoissonSampling", "Records",
                        "Users"],
@@ -63,11 +66,19 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.gradients import replace_batch_norm as replace_batch_norm
     from tacit.inference import SGD as SGD
     from tacit.inference import SGLD as SGLD
+    from tacit.inference import Adam as Adam
     from tacit.inference import DecreasingStep as DecreasingStep
     from tacit.inference import FixedStep as FixedStep
     from tacit.inference import FlatPrior as FlatPrior
+    from tacit.inference import FullRank as FullRank
     from tacit.inference import GaussianPrior as GaussianPrior
     from tacit.inference import LaplacePrior as LaplacePrior
+    from tacit.inference import MCDropout as MCDropout
+    from tacit.inference import MeanField as MeanField
+    from tacit.inference import PlainDescent as PlainDescent
+    from tacit.inference import ScaleMixturePrior as ScaleMixturePrior
+    from tacit.inference import VariationalInference as VariationalInference
+    from tacit.inference import bayes_by_backprop as bayes_by_backprop
     from tacit.ledger import Charge as Charge
     from tacit.ledger import FixedSizeSample as FixedSizeSample
     from tacit.ledger import GaussianSumQuery as GaussianSumQuery
@@ -84,6 +95,8 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.mechanisms import GaussianNoise as GaussianNoise
     from tacit.mechanisms import VectorGroup as VectorGroup
     from tacit.posteriors import Draws as Draws
+    from tacit.posteriors import DropoutPosterior as DropoutPosterior
+    from tacit.posteriors import GaussianPosterior as GaussianPosterior
     from tacit.posteriors import Point as Point
     from tacit.posteriors import Prediction as Prediction
     from tacit.posteriors import load_posterior as load_posterior

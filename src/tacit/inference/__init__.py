@@ -1,23 +1,39 @@
 """Bayesian methods on released sums. They import no privacy code: private by construction (design, rule 1)."""
 
-from tacit.inference.method import INFERENCE_METHODS, InferenceMethod
-from tacit.inference.priors import FlatPrior, GaussianPrior, LaplacePrior, Prior
+from tacit.inference.bayes_by_backprop import bayes_by_backprop
+from tacit.inference.descent import Adam, Descent, PlainDescent
+from tacit.inference.gaussian_families import FullRank, GaussianFamily, MeanField
+from tacit.inference.mc_dropout import MCDropout
+from tacit.inference.method import INFERENCE_METHODS, InferenceMethod, MakesPosterior
+from tacit.inference.priors import FlatPrior, GaussianPrior, LaplacePrior, Prior, ScaleMixturePrior
 from tacit.inference.sgd import SGD
 from tacit.inference.sgld import SGLD, sgd_from_sgld, sgld_from_sgd, sgld_noise_multiplier
 from tacit.inference.step_sizes import DecreasingStep, FixedStep, StepSize
+from tacit.inference.variational import VariationalInference
 
 __all__ = [
     "INFERENCE_METHODS",
     "SGD",
     "SGLD",
+    "Adam",
     "DecreasingStep",
+    "Descent",
     "FixedStep",
     "FlatPrior",
+    "FullRank",
+    "GaussianFamily",
     "GaussianPrior",
     "InferenceMethod",
     "LaplacePrior",
+    "MCDropout",
+    "MakesPosterior",
+    "MeanField",
+    "PlainDescent",
     "Prior",
+    "ScaleMixturePrior",
     "StepSize",
+    "VariationalInference",
+    "bayes_by_backprop",
     "sgd_from_sgld",
     "sgld_from_sgd",
     "sgld_noise_multiplier",

@@ -1,11 +1,12 @@
 """What every inference method is: a start, losses that see data, a wish for noise, and a step that does not."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
 from tacit.losses import Losses, UserLosses
+from tacit.posteriors import Posterior
 
 Vectors = dict[str, Tensor]
 State = TypeVar("State")
@@ -29,6 +30,14 @@ class InferenceMethod(Protocol[State]):
 
     def step(self, state: State, mean_gradient: Mapping[str, Tensor]) -> State:
         """Move on, given the noisy sum over the denominator. Prior gradients are added here: they need no data."""
+
+
+@runtime_checkable
+class MakesPosterior(Protocol):
+    """A method whose state describes a whole posterior; the others leave their iterates as draws."""
+
+    def posterior(self, state: Any) -> Posterior:
+        """What has been learned by then."""
 
 
 # One small example of each method on the model and losses given: the contract tests run over these.

@@ -5,7 +5,7 @@ is the mean of H(p_s); the difference, the mutual information, is what more know
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InputError
+from tacit.posteriors.dropout import DropoutPosterior
 from tacit.posteriors.posterior import Posterior
 
 Link = Literal["softmax", "sigmoid"]
@@ -62,15 +63,16 @@ def predict(
         raise InputError(f"inputs must be a tensor of records, found {type(inputs).__name__}")
     with torch.no_grad(), _evaluating(model):
         starts = range(0, len(inputs), batch_size)
-        parts = [_predict_batch(model, posterior, inputs[start : start + batch_size], link) for start in starts]
+        parts = [_predict_batch(model, posterior, inputs[start : start + batch_size], link, start) for start in starts]
     return Prediction(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
-def _predict_batch(model: nn.Module, posterior: Posterior, inputs: Tensor, link: Link) -> tuple[Tensor, Tensor, Tensor]:
+def _predict_batch(model: nn.Module, posterior: Posterior, inputs: Tensor, link: Link, start: int) -> tuple[Tensor, Tensor, Tensor]:
     mean: Tensor | None = None
     data_entropy: Tensor | None = None
-    for params in posterior:
-        outputs = torch.func.functional_call(model, params, (inputs,))
+    for draw, params in enumerate(posterior):
+        with posterior.running(model, draw, start) if isinstance(posterior, DropoutPosterior) else nullcontext():
+            outputs = torch.func.functional_call(model, params, (inputs,))
         probabilities = _probabilities(outputs, link)
         entropy = _entropy(probabilities)
         mean = probabilities if mean is None else mean + probabilities

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tacit.errors import InputError
-from tacit.inference import InferenceMethod
+from tacit.inference import InferenceMethod, MakesPosterior
 from tacit.ledger import Ledger
 from tacit.losses import Batch
-from tacit.posteriors import Draws, Point
+from tacit.posteriors import Draws, Point, Posterior
 from tacit.randomness import Randomness
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_sum import PrivateSum
@@ -25,7 +25,7 @@ State = TypeVar("State")
 class Run:
     """What a run leaves behind: a posterior and a ledger. Both are releases; neither holds data."""
 
-    posterior: Draws | Point
+    posterior: Posterior
     ledger: Ledger
     state: Any
 
@@ -48,6 +48,7 @@ def train(
         method: how released gradients become a posterior.
         dataset: tensors, a data set, or a :class:`DataSource`.
         keep_last: how many of the last iterates are kept as draws; 1 keeps a point. Keeping more costs nothing more.
+            A method that makes its own posterior (variational inference, MC dropout) keeps none.
         keep_every: the distance between kept iterates.
         progress: show a progress bar.
     """
@@ -69,7 +70,11 @@ def train(
                     on_step(sample.step)
     finally:
         engine.close()
-    posterior = Point(kept[-1]) if keep_last == 1 else Draws.of(kept)
+    posterior: Posterior
+    if isinstance(method, MakesPosterior):
+        posterior = method.posterior(state)
+    else:
+        posterior = Point(kept[-1]) if keep_last == 1 else Draws.of(kept)
     return Run(posterior, engine.ledger, state)
 
 
