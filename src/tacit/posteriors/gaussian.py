@@ -19,7 +19,7 @@ def flatten(vectors: Mapping[str, Tensor]) -> Tensor:
 
 def unflatten(flat: Tensor, like: Mapping[str, Tensor]) -> Vectors:
     """The inverse of :func:`flatten`, in the shapes of ``like``."""
-    parts = flat.split([value.numel() for value in like.values()])
+    parts = torch.split(flat, [value.numel() for value in like.values()])
     return {name: part.view_as(value) for (name, value), part in zip(like.items(), parts, strict=True)}
 
 

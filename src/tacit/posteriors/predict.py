@@ -67,7 +67,9 @@ def predict(
     return Prediction(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
-def _predict_batch(model: nn.Module, posterior: Posterior, inputs: Tensor, link: Link, start: int) -> tuple[Tensor, Tensor, Tensor]:
+def _predict_batch(
+    model: nn.Module, posterior: Posterior, inputs: Tensor, link: Link, start: int
+) -> tuple[Tensor, Tensor, Tensor]:
     mean: Tensor | None = None
     data_entropy: Tensor | None = None
     for draw, params in enumerate(posterior):
