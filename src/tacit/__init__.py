@@ -20,9 +20,11 @@ _HOME = {
                         "VariationalInference", "bayes_by_backprop"],
     "tacit.ledger": ["Charge", "FixedSizeSample", "GaussianSumQuery", "Ledger", "LedgerFile", "LedgerHeader",
                      "PoissonSample", "merged_noise_multiplier", "read_ledger"],
+    "tacit.likelihoods": ["Bernoulli", "Categorical", "Gaussian", "HeteroscedasticGaussian", "LearnedGaussian",
+                          "Poisson"],
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
-    "tacit.posteriors": ["Draws", "DropoutPosterior", "GaussianPosterior", "Point", "Prediction", "load_posterior",
-                         "predict"],
+    "tacit.posteriors": ["Draws", "DropoutPosterior", "GaussianPosterior", "Point", "Prediction",
+                         "RegressionPrediction", "load_posterior", "predict"],
     "tacit.randomness": ["Randomness"],
     "tacit.sampling": ["BallsInBinsSampling", "FixedSizeSampling", "Microbatches", "PoissonSampling", "Records",
                        "Users"],
@@ -88,6 +90,12 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.ledger import PoissonSample as PoissonSample
     from tacit.ledger import merged_noise_multiplier as merged_noise_multiplier
     from tacit.ledger import read_ledger as read_ledger
+    from tacit.likelihoods import Bernoulli as Bernoulli
+    from tacit.likelihoods import Categorical as Categorical
+    from tacit.likelihoods import Gaussian as Gaussian
+    from tacit.likelihoods import HeteroscedasticGaussian as HeteroscedasticGaussian
+    from tacit.likelihoods import LearnedGaussian as LearnedGaussian
+    from tacit.likelihoods import Poisson as Poisson
     from tacit.mechanisms import AdaptiveClip as AdaptiveClip
     from tacit.mechanisms import ClipGroups as ClipGroups
     from tacit.mechanisms import ClipLayers as ClipLayers
@@ -99,6 +107,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.posteriors import GaussianPosterior as GaussianPosterior
     from tacit.posteriors import Point as Point
     from tacit.posteriors import Prediction as Prediction
+    from tacit.posteriors import RegressionPrediction as RegressionPrediction
     from tacit.posteriors import load_posterior as load_posterior
     from tacit.posteriors import predict as predict
     from tacit.randomness import Randomness as Randomness

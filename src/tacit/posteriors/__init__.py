@@ -4,6 +4,16 @@ from tacit.posteriors.dropout import DropoutPosterior
 from tacit.posteriors.gaussian import GaussianPosterior
 from tacit.posteriors.posterior import Draws, Point, Posterior, load_posterior
 from tacit.posteriors.predict import Prediction, predict
+from tacit.posteriors.regression import RegressionPrediction
 
-__all__ = ["Draws", "DropoutPosterior", "GaussianPosterior", "Point", "Posterior", "Prediction", "load_posterior",
-           "predict"]  # fmt: skip
+__all__ = [
+    "Draws",
+    "DropoutPosterior",
+    "GaussianPosterior",
+    "Point",
+    "Posterior",
+    "Prediction",
+    "RegressionPrediction",
+    "load_posterior",
+    "predict",
+]
