@@ -131,10 +131,10 @@ def test_private_regression_learns_its_noise(tmp_path):
     data = x, 0.7 * x[:, 0] + 0.2 * torch.randn(2000)
     model = nn.Linear(1, 1)
     model.register_parameter("log_stddev", nn.Parameter(torch.zeros(1)))
-    method = tacit.VariationalInference(model, tacit.LearnedGaussian(), 2000, descent=tacit.Adam(0.03), average=0.98)
+    method = tacit.VariationalInference(model, tacit.LearnedGaussian(), 2000, descent=tacit.Adam(0.05), average=0.97)
     plan = tacit.TrainingPlan(
         tacit.PoissonSampling(probability=0.1, expected_size=200), tacit.ClipRecords(8.0),
-        tacit.GaussianNoise(multiplier=1.0), 200, tmp_path / "l", physical_batch=400,
+        tacit.GaussianNoise(multiplier=1.0), 120, tmp_path / "l", physical_batch=400,
     )  # fmt: skip
     run = tacit.train(method, data, plan, randomness=tacit.Randomness.seeded(2))
     prediction = predict(model, run.posterior, torch.tensor([[1.0]]), likelihood=tacit.LearnedGaussian())

@@ -15,11 +15,11 @@ _HOME = {
     "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "TacitError"],
     "tacit.evaluation": ["Reliability", "reliability"],
     "tacit.gradients": ["replace_batch_norm"],
-    "tacit.inference": ["SGD", "SGLD", "Adam", "DecreasingStep", "FixedStep", "FlatPrior", "FullRank", "GaussianPrior",
-                        "LaplacePrior", "MCDropout", "MeanField", "PlainDescent", "ScaleMixturePrior",
-                        "VariationalInference", "bayes_by_backprop"],
+    "tacit.inference": ["SGD", "SGLD", "Adam", "BoundedBernoulli", "BoundedLogistic", "DecreasingStep", "FixedStep",
+                        "FlatPrior", "FullRank", "GaussianPrior", "LaplacePrior", "MCDropout", "MeanField",
+                        "PlainDescent", "ScaleMixturePrior", "VariationalInference", "bayes_by_backprop"],
     "tacit.ledger": ["Charge", "FixedSizeSample", "GaussianSumQuery", "Ledger", "LedgerFile", "LedgerHeader",
-                     "PoissonSample", "merged_noise_multiplier", "read_ledger"],
+                     "PoissonSample", "PosteriorSample", "merged_noise_multiplier", "read_ledger"],
     "tacit.likelihoods": ["Bernoulli", "Categorical", "Gaussian", "HeteroscedasticGaussian", "LearnedGaussian",
                           "Poisson"],
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
@@ -28,7 +28,8 @@ _HOME = {
     "tacit.randomness": ["Randomness"],
     "tacit.sampling": ["BallsInBinsSampling", "FixedSizeSampling", "Microbatches", "PoissonSampling", "Records",
                        "Users"],
-    "tacit.training": ["DataSource", "PrivateGradient", "Run", "TrainingPlan", "train"],
+    "tacit.training": ["DataSource", "PrivateGradient", "Run", "TrainingPlan", "hybrid", "one_posterior_sample",
+                       "train"],
 }  # fmt: skip
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
@@ -69,6 +70,8 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.inference import SGD as SGD
     from tacit.inference import SGLD as SGLD
     from tacit.inference import Adam as Adam
+    from tacit.inference import BoundedBernoulli as BoundedBernoulli
+    from tacit.inference import BoundedLogistic as BoundedLogistic
     from tacit.inference import DecreasingStep as DecreasingStep
     from tacit.inference import FixedStep as FixedStep
     from tacit.inference import FlatPrior as FlatPrior
@@ -88,6 +91,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.ledger import LedgerFile as LedgerFile
     from tacit.ledger import LedgerHeader as LedgerHeader
     from tacit.ledger import PoissonSample as PoissonSample
+    from tacit.ledger import PosteriorSample as PosteriorSample
     from tacit.ledger import merged_noise_multiplier as merged_noise_multiplier
     from tacit.ledger import read_ledger as read_ledger
     from tacit.likelihoods import Bernoulli as Bernoulli
@@ -121,4 +125,6 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.training import PrivateGradient as PrivateGradient
     from tacit.training import Run as Run
     from tacit.training import TrainingPlan as TrainingPlan
+    from tacit.training import hybrid as hybrid
+    from tacit.training import one_posterior_sample as one_posterior_sample
     from tacit.training import train as train

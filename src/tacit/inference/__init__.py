@@ -1,6 +1,7 @@
 """Bayesian methods on released sums. They import no privacy code: private by construction (design, rule 1)."""
 
 from tacit.inference.bayes_by_backprop import bayes_by_backprop
+from tacit.inference.bounded_posteriors import BoundedBernoulli, BoundedLogistic, BoundedPosterior
 from tacit.inference.descent import Adam, Descent, PlainDescent
 from tacit.inference.gaussian_families import FullRank, GaussianFamily, MeanField
 from tacit.inference.mc_dropout import MCDropout
@@ -16,6 +17,9 @@ __all__ = [
     "SGD",
     "SGLD",
     "Adam",
+    "BoundedBernoulli",
+    "BoundedLogistic",
+    "BoundedPosterior",
     "DecreasingStep",
     "Descent",
     "FixedStep",

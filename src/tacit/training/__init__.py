@@ -1,5 +1,6 @@
 """Putting it together: sample, clip, add noise, record; for the user's own loop or for an inference method."""
 
+from tacit.training.one_posterior_sample import hybrid, one_posterior_sample
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_gradient import PrivateGradient
 from tacit.training.private_sum import PrivateSum
@@ -13,5 +14,7 @@ __all__ = [
     "Run",
     "Sample",
     "TrainingPlan",
+    "hybrid",
+    "one_posterior_sample",
     "train",
 ]
