@@ -1,10 +1,12 @@
 """Bayes by Backprop and MC dropout on MNIST, at the budget of paper N: epsilon 0.8645 (PLD, delta 1e-5).
 
 Run with ``TACIT_DATA`` naming the data folder: ``python examples/mnist_bayes.py bbp`` or ``dropout``; options below.
-The network is that of ``mnist_cnn.py``; prints accuracy and calibration of the posterior's averaged predictions.
+The network is that of ``mnist_cnn.py``; prints accuracy and calibration of the posterior's averaged predictions, about
+96 % with ECE .004 to .006 (bbp) and .006 to .007 (dropout) in four minutes on one core.
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -54,8 +56,9 @@ def main() -> None:
     arguments.add_argument("--rate", type=float, default=0.25)
     arguments.add_argument("--prior", type=float, default=0.1, help="standard deviation; 0 for none")
     arguments.add_argument("--stddev", type=float, default=0.02, help="initial standard deviation of weights (bbp)")
-    arguments.add_argument("--dropout", type=float, default=0.5)
-    arguments.add_argument("--average", type=float, default=0.0, help="how much of the running average is kept")
+    arguments.add_argument("--dropout", type=float, default=0.05)
+    arguments.add_argument("--average", type=float, default=0.99, help="how much of the running average is kept")
+    arguments.add_argument("--draws", type=int, default=100, help="how many draws a prediction averages over")
     arguments.add_argument("--out", type=Path, default=Path("runs/mnist-bayes"))
     options = arguments.parse_args()
     data = load_mnist()
@@ -65,7 +68,8 @@ def main() -> None:
         tacit.GaussianNoise(multiplier=NOISE), options.steps, options.out / "ledger.jsonl", dataset="mnist",
     )  # fmt: skip
     run = tacit.train(method, (data.train_images, data.train_labels), plan)
-    prediction = tacit.predict(method.model, run.posterior, scale(data.test_images))
+    posterior = replace(run.posterior, draws=options.draws)
+    prediction = tacit.predict(method.model, posterior, scale(data.test_images))
     found = tacit.reliability(prediction.mean, data.test_labels)
     print(f"{options.method}: accuracy {found.accuracy:.2%}, ECE {found.ece:.4f}, MCE {found.mce_of_filled_bins:.4f}")
     [guarantee] = tacit.guarantees(tacit.read_ledger(options.out), DELTA, only=["pld"])
