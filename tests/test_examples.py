@@ -23,6 +23,7 @@ def test_the_mnist_example_trains_and_replays_its_ledger(data_folder, tmp_path):
     assert accuracy > 35  # about 60 after 40 steps; 10 is guessing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["bbp", "dropout"])
 def test_the_bayesian_mnist_example_trains_and_predicts(data_folder, tmp_path, method):
     environment = {**os.environ, "TACIT_DATA": str(data_folder)}
