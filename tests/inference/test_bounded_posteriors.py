@@ -75,6 +75,18 @@ def test_the_power_is_never_above_bayes(tmp_path):
         tacit.one_posterior_sample(tacit.BoundedBernoulli(0.1), torch.ones(10), ledger)
 
 
+def test_a_ledger_of_another_kind_is_refused_before_a_charge(tmp_path):
+    model = tacit.BoundedBernoulli(0.1)
+    with opened(tmp_path / "l", unit="user") as ledger, pytest.raises(InputError, match="unit user"):
+        tacit.one_posterior_sample(model, torch.ones(10), ledger, power=1.0)
+    with opened(tmp_path / "m") as ledger:
+        with pytest.raises(InputError, match="seeded"):
+            tacit.one_posterior_sample(model, torch.ones(10), ledger, power=1.0, randomness=tacit.Randomness.seeded(1))
+        assert ledger.ledger.steps == 0
+    with opened(tmp_path / "n", neighbours="replace_one") as ledger, pytest.raises(InputError, match="add_remove"):
+        tacit.one_posterior_sample(model, torch.ones(10), ledger, power=1.0)
+
+
 def losses(model, batch):
     signs = 2 * batch[1].float() - 1
     return nn.functional.softplus(-signs * model(batch[0])[:, 0])

@@ -46,12 +46,13 @@ def one_posterior_sample(
     if epsilon is not None:
         check_positive("epsilon", epsilon)
         power = min(1.0, epsilon / posterior.log_likelihood_range)
+    source = randomness or Randomness()
+    _check_header(ledger.ledger.header, source)
     event = PosteriorSample(posterior.log_likelihood_range, float(power or 0.0), posterior.exact)
     if gate is not None:
         gate(ledger.ledger, [Charge(event, 1)])
     ledger.plan(1)
     ledger.reserve([Charge(event, 1)])
-    source = randomness or Randomness()
     return Point(posterior.draw(data, event.power, lambda count: _uniforms(source, count)))
 
 
@@ -78,16 +79,17 @@ def hybrid(
         dataset, plan, options: as for :func:`train`.
     """
     source = randomness or Randomness()
-    with LedgerFile(plan.ledger, _header(plan, source), plan.versions()) as ledger:
+    with LedgerFile(plan.ledger, plan.header(source), plan.versions()) as ledger:
         gate = None if plan.budget is None else BudgetGate(plan.budget)
         point = one_posterior_sample(start, start_data, ledger, epsilon=epsilon, gate=gate, randomness=source)
     return train(build(_started(model, point.vectors)), dataset, plan, randomness=source, **options)
 
 
-def _header(plan: TrainingPlan, randomness: Randomness) -> LedgerHeader:
-    if plan.unit.unit != "record":
-        raise InputError(f"a posterior sample protects records, this plan protects the unit {plan.unit.unit}")
-    return plan.header(randomness)
+def _check_header(header: LedgerHeader, randomness: Randomness) -> None:
+    if header.unit != "record":
+        raise InputError(f"a posterior sample protects records, this ledger the unit {header.unit}")
+    if header.randomness != randomness.kind:
+        raise InputError(f"the ledger was opened for {header.randomness} randomness, found {randomness.kind}")
 
 
 def _started(model: nn.Module, weights: Vectors) -> nn.Module:
