@@ -1,6 +1,7 @@
 """Putting it together: sample, clip, add noise, record; for the user's own loop or for an inference method."""
 
 from tacit.training.checkpoints import Checkpoint, read_checkpoint
+from tacit.training.one_posterior_sample import hybrid, one_posterior_sample
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_gradient import PrivateGradient
 from tacit.training.private_sum import PrivateSum
@@ -15,6 +16,8 @@ __all__ = [
     "Run",
     "Sample",
     "TrainingPlan",
+    "hybrid",
+    "one_posterior_sample",
     "read_checkpoint",
     "train",
 ]

@@ -17,7 +17,7 @@ from tacit.gradients.batches import map_tensors
 from tacit.ledger import Charge, Ledger, LedgerFile
 from tacit.losses import Batch, Losses, ModelLosses
 from tacit.mechanisms import GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
-from tacit.randomness import Randomness
+from tacit.randomness import Randomness, random_layers
 from tacit.sampling import Records
 from tacit.sampling.units import Indices
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
@@ -116,15 +116,16 @@ class PrivateSum:
         sample.released = True
         if isinstance(self._losses, ModelLosses):
             refuse_mixing_layers(self._losses.model)  # the user may have called model.train() since
-        total = clipped_sum(
-            self._losses,
-            params,
-            sample.data,
-            sample.mechanism,
-            chunk=self.plan.physical_batch,
-            sizes=sample.sizes,
-            views=sample.views,
-        )
+        with random_layers(self._randomness, next(iter(params.values())).device):
+            total = clipped_sum(
+                self._losses,
+                params,
+                sample.data,
+                sample.mechanism,
+                chunk=self.plan.physical_batch,
+                sizes=sample.sizes,
+                views=sample.views,
+            )
         return sample.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
 
     def checkpoint(self, step: int, content: Any) -> Checkpoint:

@@ -14,7 +14,7 @@ from tacit.inference import FollowsPlannedNoise, InferenceMethod, Tempered
 from tacit.ledger import Ledger
 from tacit.losses import Batch
 from tacit.mechanisms import AdaptiveClip
-from tacit.posteriors import Draws, Point
+from tacit.posteriors import Draws, Posterior
 from tacit.randomness import Randomness
 from tacit.training.chains import Chains, Keeping
 from tacit.training.checkpoints import Checkpoint, read_checkpoint
@@ -34,7 +34,7 @@ class Run:
     None for a method that samples none.
     """
 
-    posterior: Draws | Point
+    posterior: Posterior
     ledger: Ledger
     state: Any
     effective_temperature: float | None = None
@@ -42,7 +42,7 @@ class Run:
     @property
     def summary(self) -> str:
         """A few lines to print after a run."""
-        kept = f"{len(self.posterior)} draws" if isinstance(self.posterior, Draws) else "a point"
+        kept = f"{len(self.posterior)} draws" if len(self.posterior) > 1 else "a point"
         chains = f" of {self.posterior.chains} chains" if isinstance(self.posterior, Draws) else ""
         lines = [f"kept: {kept}{chains}", f"steps charged in the ledger: {self.ledger.steps}"]
         if self.effective_temperature is not None:
@@ -75,6 +75,7 @@ def train(
         method: how released gradients become a posterior.
         dataset: tensors, a data set, or a :class:`DataSource`.
         keep_last: how many of the last iterates are kept as draws; 1 keeps a point. Keeping more costs nothing more.
+            A method that makes its own posterior (variational inference, MC dropout) keeps none.
         keep_every: the distance between kept iterates.
         keep: which steps of a chain may be kept, such as ``CyclicalStep(...).samples``.
         chains: how often the method runs, plan.steps each. Every chain is charged: calibrate the noise for
