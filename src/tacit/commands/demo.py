@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tacit.commands.breast_cancer import Split
     from tacit.evaluation import Reliability
     from tacit.ledger import Ledger
-    from tacit.posteriors import Draws, Point, Prediction
+    from tacit.posteriors import Posterior, Prediction
 
 EPSILON, DELTA = 1.0, 1e-5
 # Chosen from (n, features, epsilon) by a public rule before the data is read; docs/demo.md says which.
@@ -70,7 +70,7 @@ class _Trained:
     """One private run on one split, and its predictions for the patients it has not seen."""
 
     ledger: "Ledger"
-    posterior: "Draws | Point"
+    posterior: "Posterior"
     prediction: "Prediction"
     labels: "Tensor"
     temperature: float

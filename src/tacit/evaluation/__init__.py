@@ -1,6 +1,7 @@
-"""How good: accuracy, calibration and uncertainty of predictions, on public data; the leakage check."""
+"""How good: predictions on public data, whether the chains behind them agree, and the leakage check."""
 
 from tacit.evaluation.calibration import Reliability, reliability
+from tacit.evaluation.convergence import Convergence, convergence
 from tacit.evaluation.figures import draw_reliability
 from tacit.evaluation.leakage import LeakageCheck, draw_leakage, leakage_check
 from tacit.evaluation.scores import (
@@ -14,11 +15,13 @@ from tacit.evaluation.scores import (
 )
 
 __all__ = [
+    "Convergence",
     "Coverage",
     "LeakageCheck",
     "Reliability",
     "Scores",
     "adaptive_calibration_error",
+    "convergence",
     "coverage",
     "draw_leakage",
     "draw_reliability",

@@ -1,11 +1,12 @@
 """What every inference method is: a start, losses that see data, a wish for noise, and a step that does not."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
 from tacit.losses import Losses, UserLosses
+from tacit.posteriors import Posterior
 
 Vectors = dict[str, Tensor]
 State = TypeVar("State")
@@ -29,6 +30,33 @@ class InferenceMethod(Protocol[State]):
 
     def step(self, state: State, mean_gradient: Mapping[str, Tensor]) -> State:
         """Move on, given the noisy sum over the denominator. Prior gradients are added here: they need no data."""
+
+
+@runtime_checkable
+class FollowsPlannedNoise(Protocol):
+    """A method whose dynamics follow the plan's noise, a public number that it is told before the run."""
+
+    @property
+    def noise(self) -> Literal["asked", "planned"]: ...
+
+    def told(self, mean_noise: Mapping[str, float]) -> Self:
+        """The same method, knowing the noise on each coordinate of each vector's mean gradient."""
+
+
+@runtime_checkable
+class Tempered(Protocol):
+    """A method that samples a posterior at a temperature which the noise decides."""
+
+    def effective_temperature(self, noise_stddev: float, denominator: float, step: int = 0) -> float:
+        """The temperature at this step, if the sum has noise of this size."""
+
+
+@runtime_checkable
+class MakesPosterior(Protocol):
+    """A method whose state describes a whole posterior; the others leave their iterates as draws."""
+
+    def posterior(self, state: Any) -> Posterior:
+        """What has been learned by then."""
 
 
 # One small example of each method on the model and losses given: the contract tests run over these.

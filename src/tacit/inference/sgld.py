@@ -6,18 +6,22 @@ The Langevin term is nothing but noise of standard deviation s = B sqrt(2 temper
 gradients. So the method asks the mechanism for s and adds none of its own; it is DP-SGD with noise multiplier s / C and
 learning rate n eta. Every iterate is charged, burn-in too, so any number of draws may be kept at the same cost.
 
+Where the noise is fixed by a budget, temperature 1 fixes the step size, eta = 2 temperature / V, with V the variance of
+the noise on the gradient of the whole sum. If the chain is not stable at it, the stable step is used and the noise that
+is missing, 2 temperature eta - eta^2 V, is added on top (noise="planned").
+
 Paper N (D.1) and paper M sample at temperature 1/2; the posterior itself is temperature 1.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import final
 
 from torch import Tensor, nn
 
-from tacit.errors import check_count, check_positive
+from tacit.inference.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.method import INFERENCE_METHODS, Vectors
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.inference.step_sizes import StepSize, as_step_size
@@ -72,6 +76,10 @@ class SGLD:
         dataset_size: n, the declared number of records.
         temperature: of the posterior that is sampled; it decides the noise, hence the privacy. None leaves the noise
             to the plan; :meth:`effective_temperature` then says what is sampled.
+        noise: "asked" asks the mechanism for the Langevin noise. "planned" takes the plan's, with ``step_size`` the
+            largest stable one: smaller steps are taken if the noise is large, noise is added on top if it is small.
+        seed: of the noise on top, which is not privacy noise.
+        mean_noise: with "planned": the plan's noise on each coordinate of the mean gradient; train fills it in.
     """
 
     model: nn.Module
@@ -80,12 +88,12 @@ class SGLD:
     step_size: float | StepSize = 1e-6
     dataset_size: int = 0
     temperature: float | None = 1.0
+    noise: NoiseFrom = "asked"
+    seed: int = 0
+    mean_noise: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
-        as_step_size(self.step_size)
-        check_count("dataset_size", self.dataset_size)
-        if self.temperature is not None:
-            check_positive("temperature", self.temperature)
+        check_sampler(self.step_size, self.dataset_size, self.temperature, self.noise, self.seed)
 
     @cached_property
     def losses(self) -> ModelLosses:
@@ -98,25 +106,37 @@ class SGLD:
         return state.params
 
     def noise_stddev(self, step: int, denominator: float) -> float | None:
-        if self.temperature is None:
+        if self.temperature is None or self.noise == "planned":
             return None
         eta = as_step_size(self.step_size).at(step)
         return denominator * math.sqrt(2 * self.temperature / eta) / self.dataset_size
+
+    def told(self, mean_noise: Mapping[str, float]) -> "SGLD":
+        return replace(self, mean_noise=mean_noise)
 
     def effective_temperature(self, noise_stddev: float, denominator: float, step: int = 0) -> float:
         """The temperature that noise of this size on the sum amounts to: eta (s n / B)^2 / 2.
 
         Above 1 the draws come from a flatter, tempered posterior: legitimate, but to be said.
         """
+        if self.temperature is not None and self.noise == "planned":
+            return self.temperature  # the step shrinks, or noise is added, until it is
         eta = as_step_size(self.step_size).at(step)
         return eta * (noise_stddev * self.dataset_size / denominator) ** 2 / 2
 
     def step(self, state: SGLDState, mean_gradient: Mapping[str, Tensor]) -> SGLDState:
         eta = as_step_size(self.step_size).at(state.step)
+        missing = None
+        if self.temperature is not None and self.noise == "planned":
+            V = gradient_variances(self.mean_noise, self.dataset_size)
+            eta = stable_step(eta, self.temperature, V)
+            missing = {name: 2 * self.temperature * eta - eta**2 * V[name] for name in V}
         prior = self.prior.gradient(state.params)
         params = {
             name: w - eta * (self.dataset_size * mean_gradient[name] + prior[name]) for name, w in state.params.items()
         }
+        if missing is not None:
+            params = add_normals(params, missing, self.seed, state.step)
         return SGLDState(params, state.step + 1)
 
 

@@ -23,8 +23,11 @@ def ledger_path(path: str | Path) -> Path:
     return path / "ledger.jsonl" if path.is_dir() else path
 
 
-def verify_ledger(path: str | Path) -> Chain:
-    """Check the hash chain and the head of a ledger and return its records; needs no lock."""
+def verify_ledger(path: str | Path, *, since: Head | None = None) -> Chain:
+    """Check the hash chain and the head of a ledger and return its records; needs no lock.
+
+    ``since`` is a head kept elsewhere, as in a checkpoint: a ledger that does not go on from it is refused.
+    """
     path = ledger_path(path)
     data = read_bytes(path)
     if data is None:
@@ -32,6 +35,8 @@ def verify_ledger(path: str | Path) -> Chain:
     chain = _verify(data, read_bytes(head_path(path)), path)
     if not chain.records:
         raise LedgerError(f"{path} holds no ledger record")
+    if since is not None:
+        verify(data, since, where=str(path))
     return chain
 
 
@@ -128,6 +133,11 @@ class LedgerFile:
     def plan(self, steps: int) -> None:
         """Declare, before a run starts, how many steps it will take at most."""
         self._append({"record": "note", "planned_steps": steps})
+
+    def resume(self, step: int, paid_again: int) -> None:
+        """Declare that a run goes on at ``step``; steps that were charged but lost count as a run of their own."""
+        again = {"planned_steps": paid_again} if paid_again > 0 else {}
+        self._append({"record": "note", "resumed_at": step, **again})
 
     def close(self) -> None:
         self._storage.close()

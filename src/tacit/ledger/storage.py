@@ -58,16 +58,36 @@ class FileStorage:
 
     def sync_folder(self) -> None:
         """Make the file's name itself durable, once, after creation."""
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path.parent)
 
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Put ``data`` where ``path`` is, whole or not at all, and wait until it is on disk."""
+    temporary = path.with_name(path.name + ".new")
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
+    os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def head_path(path: Path) -> Path:

@@ -136,7 +136,7 @@ class GaussianSumMechanism:
         Noise is drawn and added in float64. With ``like``, what has become public is then rounded to the type of these
         tensors, part by part, which saves a pass over memory.
         """
-        stddevs = self._stddev_by_name()
+        stddevs = self.stddev_by_name()
         count = sum(value.numel() for value in sums.values())
         noisy = _add_to_few if count <= _FEW else _add_to_many
         released = noisy(sums, stddevs, denominator, randomness, like or {})
@@ -160,7 +160,8 @@ class GaussianSumMechanism:
             norms.append(squares.sum(1).sqrt())
         return norms
 
-    def _stddev_by_name(self) -> dict[str, float]:
+    def stddev_by_name(self) -> dict[str, float]:
+        """The noise on each coordinate of each vector's sum."""
         stddevs = {}
         for group, stddev in zip(self.groups, self.stddevs, strict=True):
             for name, scale in zip(group.names, group.scales or (1.0,) * len(group.names), strict=True):

@@ -107,7 +107,7 @@ class ProbeRecorder:
 
     def observe(self, sample: Sample, params: Mapping[str, Tensor], squared_norms: Tensor) -> None:
         key = rate_and_noise(self.plan, sample.mechanism)
-        if sample.step % self.every and sample.step != self.steps - 1:
+        if self.shares and sample.step % self.every and sample.step != self.steps - 1:
             self.waiting.append(key)
             return
         chunk = self.plan.physical_batch

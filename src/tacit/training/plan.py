@@ -74,5 +74,19 @@ class TrainingPlan:
             assumptions=self.assumptions,
         )
 
+    def charged_steps(self, chains: int = 1) -> int:
+        """The steps to calibrate the noise for: every chain is charged, and passes are charged whole.
+
+        Example:
+            >>> from tacit.mechanisms import ClipRecords
+            >>> from tacit.sampling import PoissonSampling
+            >>> plan = TrainingPlan(PoissonSampling(0.1, 60), ClipRecords(1.0), None, steps=500, ledger="ledger.jsonl")
+            >>> plan.charged_steps(chains=4)
+            2000
+        """
+        check_count("chains", chains)
+        each = self.sampling.steps_per_pass
+        return -(-self.steps * chains // each) * each
+
     def versions(self) -> dict[str, str]:
         return {"torch": str(torch.__version__).partition("+")[0]}

@@ -1,6 +1,6 @@
 """User story 1: make an existing PyTorch loop private by changing three lines."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -14,6 +14,7 @@ from tacit.losses import Batch, ModelLosses, UserLosses
 from tacit.mechanisms import Clipping, GaussianNoise
 from tacit.randomness import Randomness
 from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
+from tacit.training.checkpoints import read_checkpoint
 from tacit.training.evidence import EvidencePlan
 from tacit.training.plan import BLOCK, TrainingPlan
 from tacit.training.private_sum import PrivateSum
@@ -111,10 +112,14 @@ class PrivateGradient:
         augment: Augment | None = None,
         views: int | None = None,
         user_ids: Sequence[Any] | None = None,
+        first: int = 0,
     ) -> Iterator[Sample]:
-        """Random samples in place of a loader; see :class:`DataSource` for the arguments."""
+        """Random samples in place of a loader; see :class:`DataSource` for the arguments.
+
+        ``first`` is how many of the ``steps`` were taken before: what :meth:`load_checkpoint` says.
+        """
         source = DataSource(dataset, collate_fn, workers, device, augment, views, user_ids)
-        yield from self._engine.samples(source, steps)
+        yield from self._engine.samples(source, steps, first=first)
 
     def backward(self, sample: Sample) -> None:
         """Add the private mean gradient of the sample to ``.grad``, as ``loss.backward()`` would add the plain one."""
@@ -122,6 +127,21 @@ class PrivateGradient:
         for name, gradient in self._engine.release(sample, params).items():
             parameter = params[name]
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+
+    def save_checkpoint(self, path: str | Path, content: Mapping[str, Any], *, step: int) -> None:
+        """Write ``content`` (state_dicts, numbers; no code) and the ledger's head after ``step`` steps, atomically."""
+        self._engine.checkpoint(step, content).write(path)
+
+    def load_checkpoint(self, path: str | Path) -> tuple[int, Any]:
+        """The (step, content) of a checkpoint, or (0, None) if there is none; another plan or ledger is refused.
+
+        Go on with ``samples(dataset, steps, first=step)``: steps that were charged but lost are paid for again.
+        """
+        if not Path(path).exists():
+            return 0, None
+        checkpoint = read_checkpoint(path)
+        self._engine.go_on(checkpoint)
+        return checkpoint.step, checkpoint.content
 
     def epsilon(self, delta: float, accountant: str = "pld") -> float:
         """Epsilon of all that has been charged so far, if the decision to stop here ignores the outputs."""

@@ -1,8 +1,9 @@
 """The engine: charge the ledger, draw records, clip and sum, add noise. In that order, for every method alike."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
+from typing import Any
 
 from torch import Tensor
 
@@ -17,9 +18,10 @@ from tacit.gradients.batches import map_tensors
 from tacit.ledger import Charge, Ledger, LedgerFile
 from tacit.losses import Batch, Losses, ModelLosses
 from tacit.mechanisms import GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
-from tacit.randomness import Randomness
+from tacit.randomness import Randomness, random_layers
 from tacit.sampling import Records
 from tacit.sampling.units import Indices
+from tacit.training.checkpoints import Checkpoint, plan_fingerprint
 from tacit.training.evidence import EvidencePlan, Recorder
 from tacit.training.individual_filter import FilteredRun, IndividualFilter, filter_header
 from tacit.training.plan import TrainingPlan
@@ -64,6 +66,7 @@ class PrivateSum:
         self._example = example
         self._checked = False
         self._gate: BudgetGate | None = None
+        self._charged_before = 0  # steps in the ledger that are not part of this run, or were lost to it
         self._mechanism = self._build_mechanism()
         if isinstance(losses, ModelLosses):
             refuse_mixing_layers(losses.model)
@@ -76,12 +79,19 @@ class PrivateSum:
     def ledger(self) -> Ledger:
         return self.ledger_file.ledger
 
-    def samples(self, source: DataSource, steps: int) -> Iterator[Sample]:
+    def noise_stddevs(self, step: int) -> dict[str, float]:
+        """The noise on each coordinate of each vector's sum at this step: public."""
+        return self._mechanism_at(step).stddev_by_name()
+
+    def samples(self, source: DataSource, steps: int, *, first: int = 0) -> Generator[Sample, None, None]:
         """Draw ``steps`` samples, each charged before its data is touched.
 
-        Leaving the loop early settles the last block at the steps that were begun.
+        Leaving the loop early settles the last block at the steps that were begun. A run that goes on after ``first``
+        steps draws the rest of them, with fresh randomness and from a new pass.
         """
         check_count("steps", steps)
+        if not 0 <= first < steps:
+            raise InputError(f"a run of {steps} steps goes on after 0 to {steps - 1} of them, found {first}")
         users = source.users
         units = self.plan.unit.count(len(source), users)
         self.plan.sampling.check_population(units)
@@ -93,29 +103,30 @@ class PrivateSum:
         if self._individual_filter is not None:
             self._filtered = FilteredRun(self._individual_filter, self._losses, self.plan, source, self.ledger)
         if self.plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
-            self._gate = BudgetGate(self.plan.budget, plan=self._charges(0, self._whole_passes(steps)))
+            self._gate = BudgetGate(self.plan.budget, plan=self._charges(first, self._whole_passes(steps - first)))
         blocks: list[tuple[int, int]] = []
-        drawn_units = self._draw_charged(units, steps, blocks)
+        drawn_units = self._draw_charged(units, first, steps - first, blocks)
         rows = (replace(self.plan.unit.rows_of(drawn, len(source), users), units=drawn) for drawn in drawn_units)
-        self.ledger_file.plan(steps)
+        self._declare(first, steps)
         begun = 0
         try:
             for data, drawn in source.batches(rows):
                 begun += 1
                 sizes = None if drawn.sizes is None else drawn.sizes.tolist()
-                yield Sample(data, sizes, source.views, begun - 1, self._mechanism_at(begun - 1), drawn.units)
+                step = first + begun - 1
+                yield Sample(data, sizes, source.views, step, self._mechanism_at(step), drawn.units)
         finally:
             self._settle(blocks, begun)
             for recorder in self._recorders:
                 recorder.save(self.ledger_file.head)
 
-    def _draw_charged(self, units: int, steps: int, blocks: list[tuple[int, int]]) -> Iterator[Indices]:
+    def _draw_charged(self, units: int, first: int, steps: int, blocks: list[tuple[int, int]]) -> Iterator[Indices]:
         """The drawn units of each step; a block is charged, and noted in ``blocks``, before its first draw."""
         draws = self.plan.sampling.draws(units, self._randomness)
         size = self._whole_passes(self.plan.block)
         for step in range(steps):
             if step % size == 0:
-                blocks.append(self._reserve(step, min(size, self._whole_passes(steps - step))))
+                blocks.append(self._reserve(first + step, min(size, self._whole_passes(steps - step))))
             yield next(draws)
 
     def release(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
@@ -125,23 +136,42 @@ class PrivateSum:
         sample.released = True
         if isinstance(self._losses, ModelLosses):
             refuse_mixing_layers(self._losses.model)  # the user may have called model.train() since
-        if self._filtered is not None:
-            self._filtered.admit(sample, params)
-        total = clipped_sum(
-            self._losses,
-            params,
-            sample.data,
-            sample.mechanism,
-            chunk=self.plan.physical_batch,
-            sizes=sample.sizes,
-            views=sample.views,
-        )
-        for recorder in self._recorders:
-            recorder.observe(sample, params, total.squared_norms)
+        with random_layers(self._randomness, next(iter(params.values())).device):
+            if self._filtered is not None:
+                self._filtered.admit(sample, params)
+            total = clipped_sum(
+                self._losses,
+                params,
+                sample.data,
+                sample.mechanism,
+                chunk=self.plan.physical_batch,
+                sizes=sample.sizes,
+                views=sample.views,
+            )
+            for recorder in self._recorders:
+                recorder.observe(sample, params, total.squared_norms)
         return sample.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
+
+    def checkpoint(self, step: int, content: Any) -> Checkpoint:
+        """What a run needs to go on after ``step`` steps; ``content`` is the method's or the user's own."""
+        head, plan = self.ledger_file.head, plan_fingerprint(self.plan)
+        return Checkpoint(step, content, head, plan, self._charged_before, self._mechanism.norm)
+
+    def go_on(self, checkpoint: Checkpoint) -> None:
+        """Take up the run that the checkpoint was made in, if ledger and plan are still those of that run."""
+        checkpoint.check(self.plan)
+        self._charged_before = checkpoint.charged_before
+        self._mechanism.norm = checkpoint.clip_norm
 
     def close(self) -> None:
         self.ledger_file.close()
+
+    def _declare(self, first: int, steps: int) -> None:
+        if first == 0:
+            self.ledger_file.plan(steps)
+        else:
+            self.ledger_file.resume(first, paid_again=self.ledger.steps - self._charged_before - first)
+        self._charged_before = self.ledger.steps - first
 
     def _build_mechanism(self) -> GaussianSumMechanism:
         dtype = min((value.dtype for value in self._params.values()), key=lambda kind: kind.itemsize)

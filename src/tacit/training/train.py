@@ -1,21 +1,26 @@
 """Run an inference method under a plan, and keep what it releases."""
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
 
-from tacit.errors import InputError
-from tacit.inference import InferenceMethod
+from tacit.errors import InputError, check_count
+from tacit.inference import FollowsPlannedNoise, InferenceMethod, Tempered
 from tacit.ledger import Ledger
 from tacit.losses import Batch
-from tacit.posteriors import Draws, Point
+from tacit.mechanisms import AdaptiveClip
+from tacit.posteriors import Draws, Posterior
 from tacit.randomness import Randomness
+from tacit.training.chains import Chains, Keeping
+from tacit.training.checkpoints import Checkpoint, read_checkpoint
 from tacit.training.evidence import EvidencePlan
 from tacit.training.individual_filter import IndividualFilter
+from tacit.training.interrupts import between_steps
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.samples import DataSource
@@ -25,11 +30,27 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run leaves behind: a posterior and a ledger. Both are releases; neither holds data."""
+    """What a run leaves behind: a posterior and a ledger. Both are releases; neither holds data.
 
-    posterior: Draws | Point
+    ``effective_temperature`` is that of the posterior which the last step samples, counting the mechanism's noise only;
+    None for a method that samples none.
+    """
+
+    posterior: Posterior
     ledger: Ledger
     state: Any
+    effective_temperature: float | None = None
+
+    @property
+    def summary(self) -> str:
+        """A few lines to print after a run."""
+        kept = f"{len(self.posterior)} draws" if len(self.posterior) > 1 else "a point"
+        chains = f" of {self.posterior.chains} chains" if isinstance(self.posterior, Draws) else ""
+        lines = [f"kept: {kept}{chains}", f"steps charged in the ledger: {self.ledger.steps}"]
+        if self.effective_temperature is not None:
+            which = "the posterior" if abs(self.effective_temperature - 1) < 1e-9 else "a tempered posterior"
+            lines.append(f"effective temperature: {self.effective_temperature:.4g} ({which})")
+        return "\n".join(lines)
 
 
 def train(
@@ -39,12 +60,18 @@ def train(
     *,
     keep_last: int = 1,
     keep_every: int = 1,
+    keep: Callable[[int], bool] | None = None,
+    chains: int = 1,
+    starts: Sequence[Mapping[str, Tensor]] | None = None,
     randomness: Randomness | None = None,
     example: Batch | None = None,
     evidence: EvidencePlan | None = None,
     individual_filter: IndividualFilter | None = None,
     progress: bool = False,
     on_step: Callable[[int], None] | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 100,
+    resume: bool = False,
 ) -> Run:
     """Train privately; the cost is in the ledger before the data of a step is read.
 
@@ -52,35 +79,62 @@ def train(
         method: how released gradients become a posterior.
         dataset: tensors, a data set, or a :class:`DataSource`.
         keep_last: how many of the last iterates are kept as draws; 1 keeps a point. Keeping more costs nothing more.
+            A method that makes its own posterior (variational inference, MC dropout) keeps none.
         keep_every: the distance between kept iterates.
+        keep: which steps of a chain may be kept, such as ``CyclicalStep(...).samples``.
+        chains: how often the method runs, plan.steps each. Every chain is charged: calibrate the noise for
+            ``plan.charged_steps(chains)`` steps.
+        starts: the parameters at which each chain begins; different ones make SGD a deep ensemble.
         evidence: private evidence about records to gather beside the ledger, for Bayesian and individual accounting.
         individual_filter: leave out every record whose own budget is used up; costs a pass over all records per step.
         progress: show a progress bar.
+        checkpoint: a file to go on from after a stop or a crash; also written when an error or a signal ends the run.
+        checkpoint_every: the steps between checkpoints. A crash loses the steps since the last one, which are paid for
+            again.
+        resume: go on from the checkpoint if there is one. The ledger must be the one that it was made with.
     """
-    if keep_last < 1 or keep_every < 1 or (keep_last - 1) * keep_every >= plan.steps:
-        raise InputError(f"cannot keep {keep_last} iterates, {keep_every} apart, out of {plan.steps} steps")
     source = dataset if isinstance(dataset, DataSource) else DataSource(dataset)
-    engine = _engine(method, plan, randomness, example, evidence, individual_filter)
-    state = method.init()
-    kept: deque[dict[str, Any]] = deque(maxlen=keep_last)
-    try:
-        with _progress(plan.steps, progress) as advance:
-            for sample in engine.samples(source, plan.steps):
-                mean_gradient = engine.release(sample, method.params(state))
-                state = method.step(state, mean_gradient)
-                if (plan.steps - 1 - sample.step) % keep_every == 0:
-                    kept.append(method.params(state))
-                advance(sample.step)
-                if on_step is not None:
-                    on_step(sample.step)
-    finally:
-        engine.close()
-    posterior = Point(kept[-1]) if keep_last == 1 else Draws.of(kept)
-    return Run(posterior, engine.ledger, state)
+    several = Chains(method, plan.steps, Keeping(keep_last, keep_every, keep), chains, starts)
+    check_count("checkpoint_every", checkpoint_every)
+    found = _found_checkpoint(checkpoint, resume, several, plan)
+    with closing(_engine(several, plan, randomness, example, evidence, individual_filter)) as engine:
+        _tell_noise(several, engine)
+        if found is not None:
+            engine.go_on(found)
+        try:
+            _run(several, engine, source, progress, on_step, checkpoint, checkpoint_every)
+        finally:
+            if checkpoint is not None and several.step > (0 if found is None else found.step):
+                engine.checkpoint(several.step, several.content).write(checkpoint)
+        return Run(several.posterior, engine.ledger, several.state, _temperature(several, engine))
+
+
+def _run(
+    chains: Chains[State],
+    engine: PrivateSum,
+    source: DataSource,
+    progress: bool,
+    on_step: Callable[[int], None] | None,
+    checkpoint: str | Path | None,
+    every: int,
+) -> None:
+    if chains.step == chains.total:
+        return
+    samples = engine.samples(source, chains.total, first=chains.step)
+    waiting = between_steps(wanted=checkpoint is not None)
+    with waiting as let_through, _progress(chains.total, progress) as advance, closing(samples):
+        for sample in samples:
+            chains.advance(engine.release(sample, chains.params))
+            advance(sample.step)
+            if on_step is not None:
+                on_step(sample.step)
+            let_through()
+            if checkpoint is not None and chains.step % every == 0:
+                engine.checkpoint(chains.step, chains.content).write(checkpoint)
 
 
 def _engine(
-    method: InferenceMethod[State],
+    chains: Chains[State],
     plan: TrainingPlan,
     randomness: Randomness | None,
     example: Batch | None,
@@ -90,16 +144,15 @@ def _engine(
     denominator = plan.sampling.denominator
 
     def stddev(step: int) -> float:
-        value = method.noise_stddev(step, denominator)
+        value = chains.noise_stddev(step, denominator)
         if value is None:
             raise InputError("a method asks for its own noise at some steps and the plan's at others")
         return value
 
-    own = stddev if method.noise_stddev(0, denominator) is not None else None
-    params = method.params(method.init())
+    own = stddev if chains.noise_stddev(0, denominator) is not None else None
     return PrivateSum(
-        method.losses,
-        params,
+        chains.method.losses,
+        chains.params,
         plan,
         randomness=randomness,
         stddev=own,
@@ -107,6 +160,41 @@ def _engine(
         evidence=evidence,
         individual_filter=individual_filter,
     )
+
+
+def _found_checkpoint(
+    path: str | Path | None, resume: bool, chains: Chains[State], plan: TrainingPlan
+) -> Checkpoint | None:
+    """Take up the checkpoint, checked before the ledger is opened: a missing ledger must not be made anew."""
+    if path is None:
+        if resume:
+            raise InputError("resume needs the checkpoint to go on from, found none; pass checkpoint=...")
+        return None
+    if not Path(path).exists():
+        return None
+    if not resume:
+        raise InputError(f"there is a checkpoint at {path}; pass resume=True to go on from it, or remove it")
+    checkpoint = read_checkpoint(path, like=chains.content)
+    checkpoint.check(plan)
+    chains.restore(checkpoint.step, checkpoint.content)
+    return checkpoint
+
+
+def _tell_noise(chains: Chains[State], engine: PrivateSum) -> None:
+    for number, method in enumerate(chains.methods):
+        if isinstance(method, FollowsPlannedNoise) and method.noise == "planned":
+            if isinstance(engine.plan.clipping, AdaptiveClip):
+                raise InputError("a sampler's noise needs a fixed clip norm, found AdaptiveClip; use ClipRecords")
+            denominator = engine.plan.sampling.denominator
+            stddevs = engine.noise_stddevs(0)
+            chains.methods[number] = method.told({name: value / denominator for name, value in stddevs.items()})
+
+
+def _temperature(chains: Chains[State], engine: PrivateSum) -> float | None:
+    if not isinstance(chains.method, Tempered):
+        return None
+    last, stddevs = engine.plan.steps - 1, engine.noise_stddevs(chains.total - 1)
+    return chains.method.effective_temperature(max(stddevs.values()), engine.plan.sampling.denominator, last)
 
 
 @contextmanager

@@ -1,0 +1,88 @@
+"""What the samplers share: the noise that a released gradient carries, and the noise that a sampler adds on top.
+
+A mean gradient released with noise of standard deviation m = s / B on each coordinate gives the gradient of the whole
+potential, U(w) = sum of losses + r(w), with noise of variance V = (n m)^2. Noise on top is added after the release, so
+it is post-processing, and any generator will do for it: nothing about a record depends on its quality.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tacit.errors import InputError, check_count, check_positive
+from tacit.inference.step_sizes import StepSize, as_step_size
+
+NoiseFrom = Literal["asked", "planned"]
+
+
+def check_sampler(
+    step_size: float | StepSize, dataset_size: int, temperature: float | None, noise: NoiseFrom, seed: int
+) -> None:
+    """What every sampler refuses."""
+    as_step_size(step_size)
+    check_count("dataset_size", dataset_size)
+    if temperature is not None:
+        check_positive("temperature", temperature)
+    if noise not in ("asked", "planned"):
+        raise InputError(f"noise must be 'asked' or 'planned', found {noise!r}")
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise InputError(f"seed must be a whole number, found {seed!r}")
+
+
+def gradient_variances(mean_noise: Mapping[str, float] | None, dataset_size: int) -> dict[str, float]:
+    """V = (n m)^2 for each vector, from the noise that the plan puts on its mean gradient."""
+    if mean_noise is None:
+        raise InputError("noise='planned' needs to know the plan's noise: run by tacit.train, or give mean_noise")
+    return {name: (dataset_size * stddev) ** 2 for name, stddev in mean_noise.items()}
+
+
+def stable_step(step_size: float, temperature: float, variances: Mapping[str, float]) -> float:
+    """min(step size, 2 temperature / V): a larger step would turn the plan's noise into more than the temperature's.
+
+    With s = z C and B = q n the second is 2 temperature q^2 / (z C)^2.
+
+    Example:
+        >>> stable_step(0.01, 1.0, {"w": 400.0})
+        0.005
+    """
+    largest = max(variances.values(), default=0.0)
+    return step_size if largest * step_size <= 2 * temperature else 2 * temperature / largest
+
+
+def stable_logistic_step(dataset_size: int, prior_stddev: float) -> float:
+    """1 / (n / 4 + 1 / prior variance): a stable step for logistic regression on records of norm at most 1.
+
+    The logistic loss bends by at most 1/4, so that is the inverse of a bound on the curvature of U.
+
+    Example:
+        >>> stable_logistic_step(396, 1.0)
+        0.01
+    """
+    check_count("dataset_size", dataset_size)
+    check_positive("prior_stddev", prior_stddev)
+    return 1 / (dataset_size / 4 + prior_stddev**-2)
+
+
+def add_normals(
+    vectors: Mapping[str, Tensor], variances: Mapping[str, float | Tensor], seed: int, step: int
+) -> dict[str, Tensor]:
+    """Independent normal noise of these variances on top of each vector, a function of the seed and the step only.
+
+    So nothing has to be kept for it: a run that goes on from a checkpoint adds what it would have added. Rounding may
+    leave a variance just below 0, which counts as 0.
+    """
+    digest = hashlib.sha256(f"noise on top {seed} {step}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+    added = {}
+    for name, value in vectors.items():
+        noise = torch.randn(value.shape, generator=generator, dtype=value.dtype).to(value.device)
+        added[name] = value + _root(variances[name]) * noise
+    return added
+
+
+def _root(variance: float | Tensor) -> float | Tensor:
+    return variance.clamp(min=0).sqrt() if isinstance(variance, Tensor) else math.sqrt(max(0.0, variance))

@@ -1,0 +1,129 @@
+"""Several chains of a method one after the other, and the iterates that are kept of each. It sees releases only."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor
+
+from tacit.errors import InputError, check_count
+from tacit.inference import InferenceMethod, MakesPosterior
+from tacit.posteriors import Draws, Point, Posterior
+
+State = TypeVar("State")
+Vectors = dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Which iterates are draws: the last ``last`` of those ``every`` steps apart that ``which`` agrees to."""
+
+    last: int = 1
+    every: int = 1
+    which: Callable[[int], bool] | None = None
+
+    def __call__(self, step: int, steps: int) -> bool:
+        return (steps - 1 - step) % self.every == 0 and (self.which is None or self.which(step))
+
+    def check(self, steps: int) -> None:
+        if self.last < 1 or self.every < 1 or sum(self(step, steps) for step in range(steps)) < self.last:
+            raise InputError(f"cannot keep {self.last} iterates, {self.every} apart, out of {steps} steps")
+
+
+class Chains(Generic[State]):
+    """Chain c takes the steps from c ``steps`` on. Each begins where ``starts`` says, or where the model is."""
+
+    def __init__(
+        self,
+        method: InferenceMethod[State],
+        steps: int,
+        keeping: Keeping,
+        count: int = 1,
+        starts: Sequence[Mapping[str, Tensor]] | None = None,
+    ) -> None:
+        check_count("chains", count)
+        keeping.check(steps)
+        if starts is not None and len(starts) != count:
+            raise InputError(f"starts needs one set of parameters for each of {count} chains, found {len(starts)}")
+        self.methods = [_of_chain(method, chain) for chain in range(count)]
+        self._steps = steps
+        self._keeping = keeping
+        self._starts = starts
+        self.step = 0
+        self.state = self._begin(0)
+        self.kept: list[deque[Vectors]] = [deque(maxlen=keeping.last) for _ in range(count)]
+
+    @property
+    def method(self) -> InferenceMethod[State]:
+        """The method of the chain that takes the next step."""
+        return self.methods[min(self.step // self._steps, len(self.methods) - 1)]
+
+    @property
+    def params(self) -> Vectors:
+        return self.method.params(self.state)
+
+    @property
+    def total(self) -> int:
+        return self._steps * len(self.methods)
+
+    def noise_stddev(self, step: int, denominator: float) -> float | None:
+        chain, own = divmod(step, self._steps)
+        return self.methods[chain].noise_stddev(own, denominator)
+
+    def advance(self, mean_gradient: Mapping[str, Tensor]) -> None:
+        chain, own = divmod(self.step, self._steps)
+        state = self.method.step(self.state, mean_gradient)
+        if self._keeping(own, self._steps):
+            self.kept[chain].append(self.method.params(state))
+        self.step += 1
+        self.state = self._begin(chain + 1) if own + 1 == self._steps and self.step < self.total else state
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What a checkpoint keeps; an example of it is what :meth:`restore` reads one with."""
+        kept = [Draws.of(draws).vectors if draws else {} for draws in self.kept]
+        return {"method": type(self.method).__name__, "state": self.state, "kept": kept, **self._shape}
+
+    def restore(self, step: int, content: Mapping[str, Any]) -> None:
+        for name, asked in {"method": type(self.method).__name__, **self._shape}.items():
+            if content.get(name) != asked:
+                raise InputError(f"the checkpoint was made with {name} {content.get(name)!r}, asked for is {asked!r}")
+        self.step, self.state = step, content["state"]
+        device = {name: value.device for name, value in self.params.items()}
+        for kept, vectors in zip(self.kept, content["kept"], strict=True):
+            kept.extend(Draws({name: value.to(device[name]) for name, value in vectors.items()}) if vectors else ())
+
+    @property
+    def posterior(self) -> Posterior:
+        if isinstance(self.method, MakesPosterior) and len(self.methods) == 1:
+            return self.method.posterior(self.state)
+        draws = [draw for kept in self.kept for draw in kept]
+        return Point(draws[0]) if len(draws) == 1 else Draws.of(draws, chains=len(self.kept))
+
+    @property
+    def _shape(self) -> dict[str, int]:
+        return {"chains": len(self.methods), "keep_last": self._keeping.last, "keep_every": self._keeping.every}
+
+    def _begin(self, chain: int) -> State:
+        state = self.methods[chain].init()
+        if self._starts is None:
+            return state
+        return _start_at(state, self._starts[chain])
+
+
+def _of_chain(method: InferenceMethod[State], chain: int) -> InferenceMethod[State]:
+    """A method that has a seed, for what it adds after the release, gets another one in every chain."""
+    if chain and is_dataclass(method) and any(part.name == "seed" for part in fields(method)):
+        return replace(method, seed=method.seed + chain)
+    return method
+
+
+def _start_at(state: State, start: Mapping[str, Tensor]) -> State:
+    params = getattr(state, "params", None)
+    if not isinstance(params, dict) or {name: value.shape for name, value in params.items()} != {
+        name: value.shape for name, value in start.items()
+    }:
+        raise InputError("starts must name the parameters of the method's state, with their shapes")
+    like = {name: start[name].detach().to(value, copy=True) for name, value in params.items()}
+    return replace(state, params=like)  # type: ignore[type-var]

@@ -1,0 +1,109 @@
+"""Checkpoints: where a run is, so that it can go on after a stop, a crash or a kill.
+
+A checkpoint names the head of the ledger, and going on needs a ledger that continues from it: a missing, older or other
+ledger is refused, so epsilon never starts again at zero (failure-modes F10). It holds no key and no generator: a run
+goes on with fresh randomness (F9). It is a safetensors file with JSON in its header: reading one cannot run code (F20).
+Its content is made of releases, so it may be kept wherever the posterior may.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from tacit.errors import InputError, LedgerError
+from tacit.ledger import Head, verify_ledger
+from tacit.ledger.storage import replace_file
+from tacit.training.plan import TrainingPlan
+from tacit.training.trees import put_together, take_apart
+
+_KEY = "tacit_checkpoint"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A run after ``step`` steps.
+
+    Args:
+        content: the method's state and what was kept, or whatever a user's own loop needs.
+        head: the ledger's, when the checkpoint was made.
+        plan: the fingerprint of the plan.
+        charged_before: how many steps of the ledger are not part of this run, or were lost to it.
+        clip_norm: where adaptive clipping has come to.
+    """
+
+    step: int
+    content: Any
+    head: Head
+    plan: str
+    charged_before: int = 0
+    clip_norm: float = 1.0
+
+    def check(self, plan: TrainingPlan) -> None:
+        """Refuse another plan, and a ledger that does not go on from the checkpoint's head."""
+        if plan_fingerprint(plan) != self.plan:
+            raise InputError("the checkpoint was made under another plan; go on with the same one, or start anew")
+        try:
+            verify_ledger(plan.ledger, since=self.head)
+        except LedgerError as error:
+            raise LedgerError(f"the run cannot go on from its checkpoint: {error}") from error
+
+    def write(self, path: str | Path) -> None:
+        """Replace the file at ``path``: it holds the old checkpoint or the new one, never a part."""
+        tensors: dict[str, Tensor] = {}
+        facts = {
+            "format": _FORMAT,
+            "step": self.step,
+            "content": take_apart(self.content, tensors),
+            "head": {"count": self.head.count, "hash": self.head.hash},
+            "plan": self.plan,
+            "charged_before": self.charged_before,
+            "clip_norm": self.clip_norm,
+        }
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, save(_unshared(tensors), {_KEY: json.dumps(facts)}))
+
+
+def read_checkpoint(path: str | Path, like: Any = None) -> Checkpoint:
+    """Read a checkpoint; ``like`` is an example of its content, needed where that holds a method's state."""
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            facts = json.loads((file.metadata() or {})[_KEY])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        if facts["format"] != _FORMAT:
+            raise InputError(f"{path} has format {facts['format']}, this version reads {_FORMAT}")
+        return Checkpoint(
+            step=facts["step"],
+            content=put_together(facts["content"], tensors, like),
+            head=Head(facts["head"]["count"], facts["head"]["hash"]),
+            plan=facts["plan"],
+            charged_before=facts["charged_before"],
+            clip_norm=facts["clip_norm"],
+        )
+    except (OSError, SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is not a readable checkpoint: {error}") from error
+
+
+def plan_fingerprint(plan: TrainingPlan) -> str:
+    """A hash of all that must stay the same when a run goes on: not where the ledger lies, nor what only costs time."""
+    facts = replace(plan, ledger="", physical_batch=1, block=1)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Safetensors holds no two names for the same memory."""
+    seen: set[int] = set()
+    apart = {}
+    for name, tensor in tensors.items():
+        tensor = tensor.cpu().contiguous()
+        memory = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone() if memory in seen or tensor.storage_offset() else tensor
+        seen.add(memory)
+    return apart
