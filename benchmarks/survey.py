@@ -1,4 +1,4 @@
-"""How long the certified accountant takes, and how wide its brackets are, on random ledgers: ``python benchmarks/survey.py``.
+"""Time and width of certified brackets on random ledgers: ``python benchmarks/survey.py``.
 
 Homogeneous ledgers: T from 1 to 1e6, q from 1e-5 to 1, z from 0.3 to 100, delta from 1e-12 to 1e-2, all log-uniform.
 Mixed ones: 2 to 50 such kinds, one in ten of them without sampling. Processor time of one thread for one answer, the
@@ -29,9 +29,7 @@ class Case:
     delta: float
 
     def __str__(self) -> str:
-        some = ", ".join(
-            f"({e.probability:.6g}, {e.noise_multiplier:.6g}, {e.count})" for e in self.events[:3]
-        )
+        some = ", ".join(f"({e.probability:.6g}, {e.noise_multiplier:.6g}, {e.count})" for e in self.events[:3])
         return f"{len(self.events)} kind(s) {some}{' ..' if len(self.events) > 3 else ''}; delta {self.delta:.4g}"
 
 
@@ -100,7 +98,7 @@ def main() -> None:
         rng = np.random.default_rng(options.seed)
         rows.append(report(name, [answer(draw(rng)) for _ in range(number)], options.worst))
     head = [
-        "| ledgers | number | median ms | 90 % ms | most ms | over 50 ms | wider than promised | widest, in units of it |",
+        "| ledgers | number | median ms | 90 % ms | most ms | over 50 ms | too wide | widest, of what is promised |",
         "|---" * 8 + "|",
     ]
     title = "Random ledgers: processor time of one thread for one certified bracket (0.01 % or 1e-6 is promised)."

@@ -79,7 +79,13 @@ def _without_rare_losses(cells: "_Cells", heights: Floats) -> Floats:
     mass = width * np.minimum(cells.density[:, :-1], cells.density[:, 1:]) * cells.below
     places = np.arange(_POINTS // 8, _POINTS - 1, 8 if len(mass) <= _FEW else 32)
     u = (cells.loss[:, :-1] + cells.loss[:, 1:]) / 2 - cells.loss[:, [_POINTS // 2]]
-    powers = (np.ones_like(u), u, u**2 + width**2 / 12, u**3 + u * width**2 / 4, u**4 + (u * width) ** 2 / 2 + width**4 / 80)
+    powers = (
+        np.ones_like(u),
+        u,
+        u**2 + width**2 / 12,
+        u**3 + u * width**2 / 4,
+        u**4 + (u * width) ** 2 / 2 + width**4 / 80,
+    )
     s0, s1, s2, s3, s4 = (np.cumsum(mass * power, axis=1)[:, places] for power in powers)
     second = (1 - 1e-6) * (s0 * s2 - s1**2) - 1e-12 * s0 * s2
     fourth = (1 + 1e-6) * (s0 * s4 - 4 * s1 * s3 + 3 * s2**2) + 1e-12 * (s0 * s4 + 4 * np.abs(s1 * s3) + 3 * s2**2)

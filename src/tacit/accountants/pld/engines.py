@@ -14,7 +14,7 @@ from tacit.accountants.pld.solve import OneDirection
 from tacit.accountants.pld.solve import curve_bounds as contour_curve
 from tacit.errors import RefusedError
 
-_DROPPED = 1e-9  # the share of delta spent on noise too large to follow
+_DROPPED = 1e-6  # the share of delta spent on noise too large to follow
 _TINY = 1e-22
 _WIDE, _VERY_WIDE = 1e-3, 0.1  # relative widths of delta that are worth a second and a third try
 
@@ -45,7 +45,7 @@ def _contour_epsilon(steps: Steps, direction: Direction, delta: float, floor: fl
         # with the largest noise cut off if that helps: where large moments come from noise that no run meets
         cost, little = side.cost(delta)
         if cost > little:
-            cut_off = OneDirection(steps, direction, min(_DROPPED * delta, _TINY))
+            cut_off = OneDirection(steps, direction, _DROPPED * delta)
             side = cut_off if cut_off.cost(delta)[0] < cost else side
     found = side.epsilon(delta, light)
     return Bracket(max(floor, found.lower), max(floor, found.upper))

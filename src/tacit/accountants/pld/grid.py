@@ -18,9 +18,9 @@ from tacit.accountants.pld.events import Floats, Steps
 from tacit.accountants.pld.lattice import Law, from_above
 from tacit.accountants.pld.loss import UNIT
 from tacit.accountants.pld.merging import from_below
-from tacit.accountants.pld.moments import Complexes
 from tacit.accountants.pld.saddle import Direction
 from tacit.accountants.pld.tails import Tails
+from tacit.accountants.pld.waves import Complexes
 
 _MOST_EXPONENT = 500.0
 

@@ -13,6 +13,7 @@ from tacit.accountants.pld.window import step, window
 MOST_POINTS = 1.5e6  # of one step
 MOST_WORK = 1e9  # multiplications of one contour: about 0.15 seconds
 LITTLE_WORK = 2e8
+_RATIO = 1.16  # of neighbouring lines that are compared: each is a point above those below it
 
 _LADDER: Floats = 1.12 ** np.arange(-40, 200, dtype=np.float64)
 
@@ -50,7 +51,7 @@ def _best_line(
 
     Not too far below: there exp(K(c) - c eps) exceeds delta, and rounding with it.
     """
-    lines = [peak] + [axis.at(peak.c * factor) for factor in (0.87, 0.75, 0.6)]
+    lines = [peak] + [axis.at(peak.c * _RATIO**-power) for power in (1, 2, 3)]
     best, least = peak, _period(peak, _above(axis, peak), epsilon, log_share)
     for line in lines[1:]:
         found = _period(line, _above(axis, line), epsilon, log_share)
@@ -61,8 +62,8 @@ def _best_line(
 
 def _above(axis: RealAxis, peak: Cumulants) -> tuple[Cumulants, ...]:
     """Some points above c, near and far; those that the search has seen come for nothing."""
-    for factor in (1.06, 1.25):
-        axis.at(peak.c * factor)
+    for power in (1, 2):
+        axis.at(peak.c * _RATIO**power)
     return tuple(point for point in axis.seen() if point.c > 1.02 * peak.c and math.isfinite(point.value))
 
 

@@ -1,4 +1,4 @@
-"""Where to evaluate: a window in x that holds all but 1e-17 of the tilted mass, and a step that is fine enough.
+"""Where to evaluate: a window in x that holds all but 1e-21 of the tilted mass, and a step that is fine enough.
 
 The moments of a step are M = E[exp(a rho(x))], x ~ N(0, m^2), with Re a = c + 1 (remove) or -c (add). The weight is
 w(x) = exp(-x^2/(2 m^2) + Re(a) rho(x)).
@@ -9,11 +9,11 @@ import numpy as np
 from tacit.accountants.pld.events import Floats
 from tacit.accountants.pld.loss import loss_at
 
-REACH = 9.0  # Phi(-9) = 1e-19
+REACH = 10.0  # Phi(-10) = 8e-24
 SEGMENTS = 96
-DROPPED = 1e-18  # of the mass, on each side
-QUADRATURE_ERROR = 1e-16  # window and step together, relative to M(Re a)
-_EXPONENT = 40.0  # 2 exp(-40) = 8.5e-18
+DROPPED = 1e-22  # of the mass, on each side
+QUADRATURE_ERROR = 2e-21  # window and step together, of M(a) and of the noise itself, relative to M(Re a)
+_EXPONENT = 50.0  # 2 exp(-50) = 4e-22
 
 
 def window(q: Floats, m: Floats, tilt: Floats, caps: Floats) -> tuple[Floats, Floats]:
@@ -38,7 +38,7 @@ def window(q: Floats, m: Floats, tilt: Floats, caps: Floats) -> tuple[Floats, Fl
 
 
 def _reach(q: Floats, m: Floats, tilt: Floats, width: Floats) -> tuple[Floats, Floats]:
-    """An interval that holds all but about 2 Phi(-9) of the mass of w.
+    """An interval that holds all but about 2 Phi(-10) of the mass of w.
 
     Because 0 <= rho' <= 1/m^2, w lies between N(0, m^2) and N(a, m^2) in the likelihood-ratio order. For a <= 0,
     moreover, (log w)'' <= -1/m^2, so w falls at least as fast as N(mode, m^2) on both sides of its mode, which
@@ -75,7 +75,7 @@ def _segment_suprema(edges: Floats, q: Floats, m: Floats, tilt: Floats) -> tuple
 
 
 def step(m: Floats, tilt: Floats, height: float) -> Floats:
-    """The largest trapezoid step whose relative error is below 2 exp(-40) for |Im a| <= height.
+    """The largest trapezoid step whose relative error is below 2 exp(-50) for |Im a| <= height.
 
     w exp(i y rho) is analytic for |Im x| < pi m^2, and on Im x = m^2 theta its modulus is at most
     w exp(m^2 theta^2/2 + |y| theta) cos(theta/2)^min(Re a, 0), because |arg(1-q+q r e^(i theta))| <= theta and its
