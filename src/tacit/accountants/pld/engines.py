@@ -32,7 +32,7 @@ def epsilon_bounds(steps: Steps, direction: Direction, delta: float, floor: floa
         return found
     found = _both(found, first.bracket)
     if found.upper - found.lower > 3 * tolerance(found.lower):
-        found = rare.epsilon(delta, found, MOST, min(first.cells, 2**14)).bracket
+        found = rare.epsilon(delta, found, 2 * MOST, min(first.cells, 2**14)).bracket
     return found
 
 
@@ -45,7 +45,8 @@ def _contour_epsilon(steps: Steps, direction: Direction, delta: float, floor: fl
         # with the largest noise cut off if that helps: where large moments come from noise that no run meets
         cost, little = side.cost(delta)
         if cost > little:
-            cut_off = OneDirection(steps, direction, _DROPPED * delta)
+            start = 1.5 * side.axis.for_delta(math.log(delta)).c
+            cut_off = OneDirection(steps, direction, _DROPPED * delta, start)
             side = cut_off if cut_off.cost(delta)[0] < cost else side
     found = side.epsilon(delta, light)
     return Bracket(max(floor, found.lower), max(floor, found.upper))

@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 
 MOST_KINDS = 6
 FIRST = 500  # cells of one step in the first lattice
-CHEAP = 40_000  # cells up to which no contour is faster
+CHEAP = 16_000  # cells up to which no contour is likely to be faster
 MOST = 2**19
 _ROUNDS = 7
 _TABLES = 40  # lattices of one curve
@@ -69,17 +69,20 @@ class Rare:
         width = max(math.sqrt(6 * room / self.steps.total), room / mean)
         return int(min(self._reach(epsilon, epsilon, log_delta) / width, 1e9))
 
-    def epsilon(self, delta: float, known: Bracket, most: int = CHEAP, start: int = FIRST) -> Found:
-        """A bracket of max(known.lower, epsilon(delta)); not narrow if that would take more than ``most`` cells."""
+    def epsilon(self, delta: float, known: Bracket, most: int = 3 * CHEAP, start: int = FIRST) -> Found:
+        """A bracket of max(known.lower, epsilon(delta)); not narrow if that would take more than ``most`` cells.
+
+        Not begun if it is likely to take more than a third of them.
+        """
         guess, slope = self.sketch.epsilon(math.log(delta))
         low, sure, number = known.lower, math.isfinite(known.upper), start
         high = known.upper if sure else max(low, guess)
         if total_variation(self.steps) <= delta or (self.direction == "add" and self.whole <= low):
             return Found(Bracket(low, low), True, 0)
         cells = self._cells(high, slope, math.log(delta))
-        if cells > 2 * most:
+        if cells > most // 3:
             return Found(known, False, cells)
-        for _ in range(_ROUNDS):
+        for turn in range(_ROUNDS):
             table = self._grid(number, low, high, math.log(delta))
             if table is None:
                 break
@@ -91,13 +94,15 @@ class Rare:
                 return Found(Bracket(low, low), True, number)
             fine = 0.02 * tolerance(low)
             if table.upper(high) > delta:
-                high = high if sure else 2 * high + 1e-6
+                if not sure:  # the lattice is too coarse or, if it is so again, the sketch too low
+                    high, number = high if turn == 0 else 2 * high + 1e-6, 6 * number
+                    if number > most:
+                        break
+                    continue
             else:
                 high, sure = crossing(table.upper, delta, low, high, fine)[1], True
             if table.lower(low) > delta:
                 low = crossing(table.lower, delta, low, high, fine)[0]
-            if not sure:
-                continue
             aim = 2.5 * tolerance(low)
             if high - low <= aim:
                 return Found(Bracket(low, high), True, number)

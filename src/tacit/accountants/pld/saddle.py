@@ -64,10 +64,10 @@ def cumulants(steps: Steps, direction: Direction, c: float) -> Cumulants:
 
 
 class RealAxis:
-    """K on the real axis for one direction of one ledger, each point evaluated once."""
+    """K on the real axis for one direction of one ledger, each point evaluated once; ``start`` is a guess of c."""
 
-    def __init__(self, steps: Steps, direction: Direction) -> None:
-        self.steps, self.direction = steps, direction
+    def __init__(self, steps: Steps, direction: Direction, start: float = 0.0) -> None:
+        self.steps, self.direction, self._start = steps, direction, start
         self._seen: dict[float, Cumulants] = {}
 
     def at(self, c: float) -> Cumulants:
@@ -152,6 +152,8 @@ class RealAxis:
 
     def _guess(self) -> float:
         """c is a few standard deviations of the loss, in units of one over it; the central limit gives its size."""
+        if self._start > 0:
+            return self._start
         exponent = np.minimum(self.steps.noise_multipliers**-2.0, 10.0)
         square = self.steps.gaussian_square + self.steps.counts @ (self.steps.probabilities**2 * np.expm1(exponent))
         return float(np.clip(4 / math.sqrt(square), 1e-4, 1e6))

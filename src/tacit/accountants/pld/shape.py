@@ -7,12 +7,15 @@ import numpy as np
 from tacit.accountants.pld.contour import Shape
 from tacit.accountants.pld.decay import log_decay, tails_from_decay
 from tacit.accountants.pld.events import Floats, Steps
+from tacit.accountants.pld.moments import FEW
 from tacit.accountants.pld.saddle import Cumulants, RealAxis, tilt_of
 from tacit.accountants.pld.window import step, window
 
 MOST_POINTS = 1.5e6  # of one step
 MOST_WORK = 1e9  # multiplications of one contour: about 0.15 seconds
 LITTLE_WORK = 2e8
+_POINT_WORK, _NODE_WORK = 1000.0, 6000.0  # of a transform, in the same unit
+_FAR = (2.0, 4.0)  # further points above c, that bound far aliases
 _RATIO = 1.16  # of neighbouring lines that are compared: each is a point above those below it
 
 _LADDER: Floats = 1.12 ** np.arange(-40, 200, dtype=np.float64)
@@ -36,6 +39,8 @@ def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> S
     """
     width = tolerance(epsilon)
     relative = min(max(peak.c * width, 1e-11), 1e-3)
+    for factor in _FAR:
+        axis.at(peak.c * factor)
     log_share = math.log(0.02 * relative) + log_delta
     peak, length = _best_line(axis, peak, epsilon, log_delta, log_share)
     room = log_share - (peak.value - peak.c * epsilon)
@@ -103,10 +108,14 @@ def _top(
 
 
 def _work(steps: Steps, tilt: float, top: float, spacing: float) -> float:
-    """Nodes times trapezoid points, over all steps; infinite if the points of one are too many to hold."""
+    """Nodes times trapezoid points over all steps, or what transforms cost instead; infinite if the points of one are
+    too many to hold."""
     if not steps.size:
         return 0.0
     tilts = np.full(steps.size, tilt)
     low, high = window(steps.probabilities, steps.noise_multipliers, tilts, steps.caps)
-    points = (high - low) / step(steps.noise_multipliers, tilts, top)
-    return float(points.sum()) * top / spacing if points.max() < MOST_POINTS else math.inf
+    points, nodes = (high - low) / step(steps.noise_multipliers, tilts, top), top / spacing
+    if points.max() >= MOST_POINTS:
+        return math.inf
+    products, transforms = float(points.sum()) * nodes, float((_POINT_WORK * points + _NODE_WORK * nodes).sum())
+    return min(products, transforms) if steps.size <= FEW else products

@@ -19,12 +19,13 @@ class OneDirection:
 
     Args:
         dropped: the probability of losing noise too large to follow, which every upper bound of delta includes.
+        start: where to look first for the best line.
     """
 
-    def __init__(self, steps: Steps, direction: Direction, dropped: float = 0.0) -> None:
+    def __init__(self, steps: Steps, direction: Direction, dropped: float = 0.0, start: float = 0.0) -> None:
         self.dropped = dropped if direction == "remove" and steps.size else 0.0
         self.steps, self.direction = cut(steps, self.dropped) if self.dropped else steps, direction
-        self.axis = RealAxis(self.steps, direction)
+        self.axis = RealAxis(self.steps, direction, start)
 
     def delta_at_most(self, epsilon: float) -> float:
         """The Chernoff bound of delta: never below the truth, without a contour."""

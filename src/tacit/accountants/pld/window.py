@@ -5,6 +5,7 @@ w(x) = exp(-x^2/(2 m^2) + Re(a) rho(x)).
 """
 
 import numpy as np
+from scipy.special import expit, logit
 
 from tacit.accountants.pld.events import Floats
 from tacit.accountants.pld.loss import loss_at
@@ -47,10 +48,10 @@ def _reach(q: Floats, m: Floats, tilt: Floats, width: Floats) -> tuple[Floats, F
     low, high = np.minimum(tilt, 0) - REACH * m, np.maximum(tilt, 0) + REACH * m
     if np.all(tilt > -REACH * m):
         return low, high
-    left, right = np.minimum(tilt, 0), np.zeros_like(m)
+    left, right, odds = np.minimum(tilt, 0), np.zeros_like(m), logit(q) - 0.5 / m**2
     for _ in range(24):
         middle = (left + right) / 2
-        below = middle < tilt * loss_at(middle, q, m).share
+        below = middle < tilt * expit(middle / m**2 + odds)
         left, right = np.where(below, middle, left), np.where(below, right, middle)
     reach = m * np.sqrt(REACH**2 + 2 * np.log(m / width))
     return np.maximum(low, left - reach), np.minimum(high, right + reach)
