@@ -1,7 +1,8 @@
 """Time and width of certified brackets on random ledgers: ``python benchmarks/survey.py``.
 
 Homogeneous ledgers: T from 1 to 1e6, q from 1e-5 to 1, z from 0.3 to 100, delta from 1e-12 to 1e-2, all log-uniform.
-Mixed ones: 2 to 50 such kinds, one in ten of them without sampling. Processor time of one thread for one answer, the
+Mixed ones: 2 to 50 such kinds, one in ten of them without sampling; "few": the same with at most 100 steps of each and,
+where sampled, q below 1e-3, so that moments hardly decay. Processor time of one thread for one answer, the
 ledger never seen before. A bracket is narrow if it is within 0.01 % or 1e-6. Prints quantiles and the worst cases.
 """
 
@@ -63,6 +64,18 @@ def mixed(rng: np.random.Generator) -> Case:
     return Case(kinds, log_uniform(rng, 1e-12, 1e-2))
 
 
+def few(rng: np.random.Generator) -> Case:
+    kinds = [
+        PoissonGaussian(
+            1.0 if rng.random() < 0.05 else log_uniform(rng, 1e-5, 1e-3),
+            log_uniform(rng, 0.3, 100),
+            round(log_uniform(rng, 1, 100)),
+        )
+        for _ in range(round(log_uniform(rng, 2, 50)))
+    ]
+    return Case(tuple(kinds), log_uniform(rng, 1e-12, 1e-2))
+
+
 def answer(case: Case) -> Answer:
     start = time.process_time()
     found = epsilon_bracket(case.events, case.delta)
@@ -94,7 +107,12 @@ def main() -> None:
     options = parser.parse_args()
     answer(Case((PoissonGaussian(0.01, 2.0, 100),), 1e-5))  # loads what is loaded late
     rows = []
-    for name, draw, number in (("homogeneous", homogeneous, options.homogeneous), ("mixed", mixed, options.mixed)):
+    surveys = (
+        ("homogeneous", homogeneous, options.homogeneous),
+        ("mixed", mixed, options.mixed),
+        ("mixed, few rare steps", few, options.mixed),
+    )
+    for name, draw, number in surveys:
         rng = np.random.default_rng(options.seed)
         rows.append(report(name, [answer(draw(rng)) for _ in range(number)], options.worst))
     head = [

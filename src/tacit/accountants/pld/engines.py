@@ -9,7 +9,7 @@ import numpy as np
 from tacit.accountants.pld.events import Bracket, Floats, Steps
 from tacit.accountants.pld.rare import MOST, Found, Rare
 from tacit.accountants.pld.saddle import Direction
-from tacit.accountants.pld.shape import tolerance
+from tacit.accountants.pld.shape import enough
 from tacit.accountants.pld.solve import OneDirection
 from tacit.accountants.pld.solve import curve_bounds as contour_curve
 from tacit.errors import RefusedError
@@ -31,7 +31,7 @@ def epsilon_bounds(steps: Steps, direction: Direction, delta: float, floor: floa
     if first is None:
         return found
     found = _both(found, first.bracket)
-    if found.upper - found.lower > 3 * tolerance(found.lower):
+    if found.upper - found.lower > enough(found.lower):
         found = rare.epsilon(delta, found, 2 * MOST, min(first.cells, 2**14)).bracket
     return found
 

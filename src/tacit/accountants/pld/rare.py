@@ -10,7 +10,7 @@ from tacit.accountants.pld.events import Bracket, Floats, Steps
 from tacit.accountants.pld.grid import Frame, Grid, grid
 from tacit.accountants.pld.saddle import Direction
 from tacit.accountants.pld.search import crossing, total_variation
-from tacit.accountants.pld.shape import tolerance
+from tacit.accountants.pld.shape import enough, tolerance
 from tacit.accountants.pld.sketch import Sketch
 from tacit.errors import RefusedError
 
@@ -46,13 +46,13 @@ class Rare:
     def serves(steps: Steps) -> bool:
         return 0 < steps.size <= MOST_KINDS and steps.gaussian_square == 0
 
-    def _grid(self, number: int, low: float, high: float, log_delta: float) -> Grid | None:
-        """A lattice for epsilons from ``low`` to ``high``.
+    def _grid(self, number: int, low: float, high: float, aim: float, log_delta: float) -> Grid | None:
+        """A lattice for epsilons from ``low`` to ``high``, best at ``aim``.
 
         Removing: a loss beyond ``high`` plus all that the other steps may take off decides alone, where the tails are
         exact. Adding: below ``low`` minus all that the others may add, a loss does not matter.
         """
-        frame = Frame(self._reach(low, high, log_delta) / number, number, low, log_delta)
+        frame = Frame(self._reach(low, high, log_delta) / number, number, low, aim, log_delta)
         return grid(self.steps, self.direction, frame, 4 * MOST)
 
     def _reach(self, low: float, high: float, log_delta: float) -> float:
@@ -64,7 +64,7 @@ class Rare:
 
     def _cells(self, epsilon: float, slope: float, log_delta: float) -> int:
         """About how many cells a narrow bracket takes: a lattice adds a variance of h min(h/6, E u) at each step."""
-        room = 4 * tolerance(epsilon) / slope
+        room = 1.5 * enough(epsilon) / slope
         mean = 2 * float(self.steps.counts @ self.steps.probabilities)
         width = max(math.sqrt(6 * room / self.steps.total), room / mean)
         return int(min(self._reach(epsilon, epsilon, log_delta) / width, 1e9))
@@ -83,7 +83,7 @@ class Rare:
         if cells > most // 3:
             return Found(known, False, cells)
         for turn in range(_ROUNDS):
-            table = self._grid(number, low, high, math.log(delta))
+            table = self._grid(number, low, high, (low + high) / 2, math.log(delta))
             if table is None:
                 break
             if table.upper(low) <= delta:
@@ -103,7 +103,7 @@ class Rare:
                 high, sure = crossing(table.upper, delta, low, high, fine)[1], True
             if table.lower(low) > delta:
                 low = crossing(table.lower, delta, low, high, fine)[0]
-            aim = 2.5 * tolerance(low)
+            aim = enough(low)
             if high - low <= aim:
                 return Found(Bracket(low, high), True, number)
             wanted = int(number * min(max(1.3 * math.sqrt((high - low) / aim), 1.5), 12.0))
@@ -139,7 +139,7 @@ class Rare:
         """The first lattice that resolves delta at one epsilon, or the last one tried; made for all up to ``high``."""
         number, table, log_delta = FIRST, None, math.log(min(1.0, total_variation(self.steps)))
         for _ in range(_ROUNDS):
-            found = self._grid(number, epsilon, high, log_delta)
+            found = self._grid(number, epsilon, high, epsilon, log_delta)
             if found is None:
                 break
             table, ratio = found, _resolved(found, epsilon)

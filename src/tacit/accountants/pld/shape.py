@@ -26,6 +26,11 @@ def tolerance(epsilon: float) -> float:
     return 0.3 * max(1e-6, 1e-5 * epsilon)
 
 
+def enough(epsilon: float) -> float:
+    """The width at which a lattice, whose cost grows as it narrows, is left as it is: half of what we promise."""
+    return 0.5 * max(1e-6, 1e-4 * epsilon)
+
+
 def period(axis: RealAxis, epsilon: float, log_delta: float) -> tuple[float, float]:
     """The period that a plan for this epsilon would have, a measure of its cost, and one that would be short."""
     peak, log_share = axis.for_delta(log_delta), math.log(1e-6) + log_delta
