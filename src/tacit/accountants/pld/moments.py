@@ -16,7 +16,8 @@ from tacit.accountants.pld.waves import Complexes, by_products, by_transforms
 from tacit.accountants.pld.window import step
 
 _CHUNK = 2_000_000  # numbers held at once
-FEW = 8  # steps that are transformed one by one
+FEW = 8  # steps that are always transformed one by one
+_MUCH = 2_000_000  # products above which more of them are, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ def moments_on_line(
         for rows in _chunks(probabilities, noise_multipliers, line, high):
             law = (probabilities[rows], noise_multipliers[rows], ends[rows])
             points = points_for(*law, line.tilt, line.spacing * high)
-            waves = by_transforms if size <= FEW else by_products
+            much = points.losses.shape[1] * (high - low) > _MUCH
+            waves = by_transforms if size <= FEW or much else by_products
             excess[rows, low:high], errors[rows, low:high] = waves(points, line.spacing, low, high)
             if low == 0:
                 peak[:, rows] = points.log_peak, points.peak_error

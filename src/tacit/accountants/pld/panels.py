@@ -37,8 +37,14 @@ class Panels:
     log_error: float
 
 
-def panels(q: float, m: float, tilt: float, low: float, high: float, height: float) -> Panels | None:
-    """Halve panels until the bound is negligible on each; None where the tilt is negative or they are too many."""
+def panels(law: tuple[float, float], tilt: float, ends: tuple[float, float], height: float) -> Panels | None:
+    """Halve panels until the bound is negligible on each; None where the tilt is negative or they are too many.
+
+    Args:
+        law: q and m of the step.
+        ends: of the window.
+    """
+    (q, m), (low, high) = law, ends
     if tilt < 0:
         return None
     edges = np.linspace(low, high, max(2, math.ceil((high - low) / min(m, 0.5 * m**2 / _UP))) + 1)

@@ -15,6 +15,7 @@ from tacit.accountants.pld.window import QUADRATURE_ERROR, step, window
 from tacit.errors import RefusedError
 
 _MOST_POINTS = 4_000_000
+_FEW = 8  # steps for which panels are made one by one
 _COVERED = 9.8  # Phi(-9.8) = 6e-23: a window of this reach holds all of the noise itself
 
 
@@ -100,14 +101,22 @@ def _by_trapezoid(q: Floats, m: Floats, caps: Floats, tilt: float, height: float
 
 
 def _by_panels(q: Floats, m: Floats, caps: Floats, tilt: float, height: float) -> _Rule | None:
-    """Where the noise is cut off, for one kind of step."""
-    if len(q) > 1 or not np.isfinite(caps[0]):
+    """Where the noise is cut off, for few kinds of steps; shorter rows are filled up with nodes of weight 0."""
+    if len(q) > _FEW or not np.all(np.isfinite(caps)):
         return None
-    low, high = window(q, m, np.full(1, tilt), caps)
-    found = panels(float(q[0]), float(m[0]), tilt, float(low[0]), float(high[0]), height)
-    if found is None:
+    low, high = window(q, m, np.full(len(q), tilt), caps)
+    rows = [panels(law, tilt, ends, height) for law, ends in zip(_pairs(q, m), _pairs(low, high), strict=True)]
+    found = [row for row in rows if row is not None]
+    if len(found) < len(rows):
         return None
-    return _Rule(found.x[None, :], found.weights[None, :], low, high, np.array([found.log_error]))
+    number = max(len(row.x) for row in found)
+    x = np.stack([np.pad(row.x, (0, number - len(row.x)), mode="edge") for row in found])
+    widths = np.stack([np.pad(row.weights, (0, number - len(row.weights))) for row in found])
+    return _Rule(x, widths, low, high, np.array([row.log_error for row in found]))
+
+
+def _pairs(one: Floats, other: Floats) -> list[tuple[float, float]]:
+    return list(zip(one.tolist(), other.tolist(), strict=True))
 
 
 def _end(q: Floats, m: Floats, caps: Floats, tilt: float, rule: _Rule, shift: Floats, total: Floats) -> Floats:

@@ -16,7 +16,7 @@ from tacit.errors import RefusedError
 
 Mask = NDArray[np.bool_]
 
-MOST_KINDS = 6
+MOST_KINDS = 64
 FIRST = 500  # cells of one step in the first lattice
 CHEAP = 16_000  # cells up to which no contour is likely to be faster
 MOST = 2**19
@@ -80,7 +80,7 @@ class Rare:
         if total_variation(self.steps) <= delta or (self.direction == "add" and self.whole <= low):
             return Found(Bracket(low, low), True, 0)
         cells = self._cells(high, slope, math.log(delta))
-        if cells > most // 3:
+        if cells * max(1.0, self.steps.size / 6) > most // 3:
             return Found(known, False, cells)
         for turn in range(_ROUNDS):
             table = self._grid(number, low, high, (low + high) / 2, math.log(delta))

@@ -7,7 +7,6 @@ import numpy as np
 from tacit.accountants.pld.contour import Shape
 from tacit.accountants.pld.decay import log_decay, tails_from_decay
 from tacit.accountants.pld.events import Floats, Steps
-from tacit.accountants.pld.moments import FEW
 from tacit.accountants.pld.saddle import Cumulants, RealAxis, tilt_of
 from tacit.accountants.pld.window import step, window
 
@@ -122,5 +121,4 @@ def _work(steps: Steps, tilt: float, top: float, spacing: float) -> float:
     points, nodes = (high - low) / step(steps.noise_multipliers, tilts, top), top / spacing
     if points.max() >= MOST_POINTS:
         return math.inf
-    products, transforms = float(points.sum()) * nodes, float((_POINT_WORK * points + _NODE_WORK * nodes).sum())
-    return min(products, transforms) if steps.size <= FEW else products
+    return min(float(points.sum()) * nodes, float((_POINT_WORK * points + _NODE_WORK * nodes).sum()))
