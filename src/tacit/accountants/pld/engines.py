@@ -81,7 +81,7 @@ def curve_bounds(steps: Steps, direction: Direction, epsilons: Floats, floors: F
     for side in sides:
         improve(_WIDE, partial(contour_curve, side, light=Rare.serves(steps)))
     if Rare.serves(steps):
-        improve(_WIDE, lambda some: rare.curve(some, MOST)[:2])
+        improve(_WIDE, lambda some: rare.curve(some, MOST // 4)[:2])
         improve(_VERY_WIDE, partial(contour_curve, sides[-1]))
     if np.any(lower > upper):
         raise RefusedError("two bounds of delta contradict each other; please report this ledger")

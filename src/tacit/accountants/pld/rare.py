@@ -21,7 +21,7 @@ FIRST = 500  # cells of one step in the first lattice
 CHEAP = 16_000  # cells up to which no contour is likely to be faster
 MOST = 2**19
 _ROUNDS = 7
-_TABLES = 40  # lattices of one curve
+_TABLES = 12  # lattices of one curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +151,6 @@ class Rare:
 
 
 def _resolved(table: Grid, epsilon: float) -> float:
-    """The width of the bracket of delta in units of the wanted one: what the tolerance of epsilon allows, or 1e-4."""
+    """The width of the bracket of delta in units of the wanted one: what the tolerance of epsilon allows, or 5e-4."""
     lower, upper, aim = table.lower(epsilon), table.upper(epsilon), tolerance(epsilon)
-    return (upper - lower) / max(upper - table.upper(epsilon + aim), 1e-4 * lower, 1e-300)
+    return (upper - lower) / max(upper - table.upper(epsilon + aim), 5e-4 * lower, 1e-300)

@@ -31,9 +31,9 @@ def enough(epsilon: float) -> float:
 
 
 def period(axis: RealAxis, epsilon: float, log_delta: float) -> tuple[float, float]:
-    """The period that a plan for this epsilon would have, a measure of its cost, and one that would be short."""
+    """About the period of a plan for this epsilon, a measure of its cost, and one that would be short."""
     peak, log_share = axis.for_delta(log_delta), math.log(1e-6) + log_delta
-    return _best_line(axis, peak, epsilon, log_delta, log_share)[1], 1.5 * (1 - log_share) / peak.c
+    return _period(peak, _above(axis, peak), epsilon, log_share), 1.5 * (1 - log_share) / peak.c
 
 
 def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> Shape:
