@@ -21,13 +21,16 @@ _WIDE, _VERY_WIDE = 1e-3, 0.1  # relative widths of delta that are worth a secon
 
 def epsilon_bounds(steps: Steps, direction: Direction, delta: float, floor: float = 0.0) -> Bracket:
     """A bracket of max(floor, epsilon(delta)) of one direction."""
+    side = OneDirection(steps, direction)
+    if direction == "add" and floor > 0 and side.surely_within(floor, delta):
+        return Bracket(floor, floor)
     first: Found | None = None
     if Rare.serves(steps):
         rare = Rare(steps, direction)
         first = rare.epsilon(delta, Bracket(floor, math.inf))
         if first.narrow:
             return first.bracket
-    found = _contour_epsilon(steps, direction, delta, floor, first is not None and first.cells <= MOST // 4)
+    found = _contour_epsilon(side, delta, floor, first is not None and first.cells <= MOST // 4)
     if first is None:
         return found
     found = _both(found, first.bracket)
@@ -36,17 +39,16 @@ def epsilon_bounds(steps: Steps, direction: Direction, delta: float, floor: floa
     return found
 
 
-def _contour_epsilon(steps: Steps, direction: Direction, delta: float, floor: float, light: bool = False) -> Bracket:
-    side = OneDirection(steps, direction)
-    if direction == "add":
-        if side.surely_within(floor, delta) or side.delta(floor, light).upper <= delta:
+def _contour_epsilon(side: OneDirection, delta: float, floor: float, light: bool = False) -> Bracket:
+    if side.direction == "add":
+        if side.delta(floor, light).upper <= delta:
             return Bracket(floor, floor)
     else:
         # with the largest noise cut off if that helps: where large moments come from noise that no run meets
         cost, little = side.cost(delta)
         if cost > little:
             start = 1.5 * side.axis.for_delta(math.log(delta)).c
-            cut_off = OneDirection(steps, direction, _DROPPED * delta, start)
+            cut_off = OneDirection(side.steps, side.direction, _DROPPED * delta, start)
             side = cut_off if cut_off.cost(delta)[0] < cost else side
     found = side.epsilon(delta, light)
     return Bracket(max(floor, found.lower), max(floor, found.upper))

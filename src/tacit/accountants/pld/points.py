@@ -15,7 +15,7 @@ from tacit.accountants.pld.window import QUADRATURE_ERROR, step, window
 from tacit.errors import RefusedError
 
 _MOST_POINTS = 4_000_000
-_FEW = 8  # steps for which panels are made one by one
+_FEW = 16  # steps for which panels are made one by one
 _COVERED = 9.8  # Phi(-9.8) = 6e-23: a window of this reach holds all of the noise itself
 
 
