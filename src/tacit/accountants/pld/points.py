@@ -15,6 +15,7 @@ from tacit.accountants.pld.window import QUADRATURE_ERROR, step, window
 from tacit.errors import RefusedError
 
 _MOST_POINTS = 4_000_000
+_MANY = 64  # steps of which a ledger is not likely to have many of one kind
 _FEW = 16  # steps for which panels are made one by one
 _COVERED = 9.8  # Phi(-9.8) = 6e-23: a window of this reach holds all of the noise itself
 
@@ -65,7 +66,7 @@ def points_for(q: Floats, m: Floats, caps: Floats, tilt: float, height: float) -
     log_peak = shift + np.log(total) - np.log(m * np.sqrt(2 * np.pi))
     peak_error = UNIT * (rounding + np.abs(log_peak) + 4 * np.log2(rule.x.shape[1]) + 64)
     covered = (rule.low <= -_COVERED * m) & (rule.high >= _COVERED * m)
-    if np.any(covered):
+    if len(q) <= _MANY and np.any(covered):
         noise = np.exp(-log_noise) * rule.widths / (m * np.sqrt(2 * np.pi))[:, None]
         growth = np.expm1(np.minimum(exponent, 600.0))
         excess, gross = (noise * growth).sum(axis=1), noise * np.abs(growth)

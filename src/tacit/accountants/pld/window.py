@@ -11,7 +11,8 @@ from tacit.accountants.pld.events import Floats
 from tacit.accountants.pld.loss import loss_at
 
 REACH = 10.0  # Phi(-10) = 8e-24
-SEGMENTS = 96
+SEGMENTS, FEWER_SEGMENTS = 96, 40  # of one step, and of each of many
+_MANY = 64
 DROPPED = 1e-22  # of the mass, on each side
 QUADRATURE_ERROR = 2e-21  # window and step together, of M(a) and of the noise itself, relative to M(Re a)
 _EXPONENT = 50.0  # 2 exp(-50) = 4e-22
@@ -27,13 +28,14 @@ def window(q: Floats, m: Floats, tilt: Floats, caps: Floats) -> tuple[Floats, Fl
     width = 1 / np.sqrt(1 / m**2 + np.maximum(-tilt, 0) / (4 * m**4))
     low, high = _reach(q, m, tilt, width)
     high = np.minimum(high, caps)
-    edges = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, SEGMENTS + 1)
+    segments = SEGMENTS if len(q) <= _MANY else FEWER_SEGMENTS
+    edges = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, segments + 1)
     log_weight, supremum = _segment_suprema(edges, q[:, None], m[:, None], tilt[:, None])
     reference = np.log(width) + log_weight.max(axis=1)
-    length = (high - low) / SEGMENTS + m
+    length = (high - low) / segments + m
     mass = length[:, None] * np.exp(np.minimum(supremum - reference[:, None], 600.0))
     first = (np.cumsum(mass, axis=1) < DROPPED).sum(axis=1)
-    last = SEGMENTS - (np.cumsum(mass[:, ::-1], axis=1) < DROPPED).sum(axis=1)
+    last = segments - (np.cumsum(mass[:, ::-1], axis=1) < DROPPED).sum(axis=1)
     rows = np.arange(len(q))
     return edges[rows, first], edges[rows, last]
 
