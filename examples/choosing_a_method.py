@@ -1,9 +1,9 @@
 """Which method? SGD, SGLD, Bayes by Backprop and MC dropout on MNIST at the budget of paper N, in one table.
 
-Run with ``TACIT_DATA`` naming the data folder: ``python examples/choosing_a_method.py``; about an hour on one core, all
-rows in turn. ``--only "sgld prior"`` makes one row, so that several can run side by side; rows are kept in ``--out`` and
-not made twice. ``--table FILE`` writes all rows that are there as a table. A row's *twin* is the same method on the same
-steps without clipping and privacy noise: what privacy costs. Settings were fixed before these runs.
+Run with ``TACIT_DATA`` naming the data folder: ``python examples/choosing_a_method.py``; about an hour on one core for
+all rows in turn. ``--only "sgld prior"`` makes one row, so that several can run side by side; rows lie in ``--out``
+and are not made twice. ``--table FILE`` writes all rows that are there as a table. A row's *twin* is the same method on the
+same number of steps without clipping and privacy noise: what privacy costs. Settings were fixed before these runs.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def make(name: str, out: Path, steps: int) -> None:
 
 def table(out: Path) -> str:
     lines = [
-        "| method | prior | epsilon (PLD) | accuracy | ECE | MCE | NLL | twin: accuracy | ECE | NLL | training, private / twin |",
+        "| method | prior | epsilon (PLD) | accuracy | ECE | MCE | NLL | twin: accuracy | ECE | NLL | private / twin |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name in (row for row in ROWS if not row.endswith("twin")):
