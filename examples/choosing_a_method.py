@@ -2,8 +2,8 @@
 
 Run with ``TACIT_DATA`` naming the data folder: ``python examples/choosing_a_method.py``; about an hour on one core for
 all rows in turn. ``--only "sgld prior"`` makes one row, so that several can run side by side; rows lie in ``--out``
-and are not made twice. ``--table FILE`` writes all rows that are there as a table. A row's *twin* is the same method on the
-same number of steps without clipping and privacy noise: what privacy costs. Settings were fixed before these runs.
+and are not made twice. ``--table FILE`` writes all rows that are there as a table. A row's *twin* is the same method
+on the same number of steps without clipping and privacy noise: what privacy costs. Settings were fixed beforehand.
 """
 
 import argparse
