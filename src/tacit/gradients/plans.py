@@ -25,6 +25,7 @@ from tacit.losses import Losses, ModelLosses
 _MOST_PLANS = 256
 _TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-3}
 Key = tuple[object, ...]
+Graph = tuple[object, ...]  # nodes and edges of autograd's graph
 
 
 @dataclass(slots=True)
@@ -33,9 +34,10 @@ class Plans:
 
     layouts: dict[Key, Layouts] = field(default_factory=dict)
     uncovered: set[Key] = field(default_factory=set)  # batches for which the fast path is known to fail
+    graph: Graph | None = None  # that of a verified plan, if ``by_graph`` can read all uses off it; else ()
 
-    def know(self, watch: WatchUses) -> bool:
-        return _key(watch) in self.layouts
+    def layouts_of(self, watch: WatchUses) -> Layouts | None:
+        return self.layouts.get(_key(watch))
 
     def keep(self, key: Key, layouts: Layouts) -> None:
         if len(self.layouts) >= _MOST_PLANS:

@@ -69,6 +69,13 @@ class GaussianSumMechanism:
             queries.append(GaussianSumQuery(_COUNT_BOUND, noise, 0.0, self.multiplicity, UNCLIPPED))
         return tuple(queries)
 
+    @property
+    def flat_clip_norm(self) -> float | None:
+        """The bound on a record's whole gradient, if that is all there is to clipping."""
+        if len(self.groups) > 1 or self.groups[0].scales is not None or self.clipping.rule != "clip":
+            return None
+        return None if isinstance(self.clipping, AdaptiveClip) else self.groups[0].clip_norm * self.norm
+
     def factors(self, squared_norms: Tensor) -> Tensor:
         """The factor of each record for each vector.
 
