@@ -1,7 +1,7 @@
-"""Convolutions: patches of a few records are copied into a small buffer, then one batched product forms gradients.
+"""Convolutions: gradients by the compiled kernel, or by one batched product with patches copied into a small buffer.
 
 Forming them all and keeping them is the fastest way while they are few; a wide layer is measured in blocks and summed
-by one weight gradient of scaled output gradients.
+block by block from scaled output gradients.
 """
 
 import math
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tacit.gradients.layers.convolution_kernel import form_by_kernel
 from tacit.gradients.layers.rule import LayerCall, LayerRule
 from tacit.gradients.record_gradients import (
     Dense,
@@ -92,10 +93,11 @@ class PatchProducts:
     shape: torch.Size
     geometry: Geometry
     kept: Tensor | None = field(default=None)
+    channels_last: bool = field(default=False)  # how the kept rows are laid out
 
     def squared_norms(self) -> Tensor:
         if self.records * self.shape.numel() <= _KEEP:
-            return square_sums(self._all())
+            return self._form_all()
         squares = squares_by_block(self, self.records, self.shape.numel())
         visits = math.sqrt(math.prod(self.geometry.kernel))  # how often the kernel can meet an entry of the image
         rows = [part.reshape(self.records, -1) for part in (self.image, self.g)]
@@ -103,14 +105,14 @@ class PatchProducts:
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         if self.kept is not None:
-            return Dense(self.kept).weighted_sum(factors).view(self.shape)
+            return self._shaped(Dense(self.kept).weighted_sum(factors)[None])[0].contiguous()
         rows = factors.to(self.g.dtype).repeat_interleave(len(self.g) // self.records)
         scaled = replace(self, g=self.g * rows.view(-1, *[1] * (self.g.dim() - 1)))
         return scaled._total()
 
     def materialise(self, start: int, stop: int) -> Tensor:
         if self.kept is not None:
-            return self.kept[start:stop].view(-1, *self.shape)
+            return self._shaped(self.kept[start:stop])
         out = self.g.new_empty(stop - start, self.shape.numel())
         return self._fill(out, start, stop).view(-1, *self.shape)
 
@@ -119,12 +121,22 @@ class PatchProducts:
         kept = None if self.kept is None else self.kept[records]
         return replace(self, image=self.image[rows], g=self.g[rows], records=int(records.sum()), kept=kept)
 
-    def _all(self) -> Tensor:
-        if self.kept is None:
-            size = self.shape.numel()
-            out = borrow(self, self.records * size, self.g.dtype, self.g.device)
-            self.kept = self._fill(out.view(self.records, size), 0, self.records)
-        return self.kept
+    def _form_all(self) -> Tensor:
+        """Forms and keeps the gradients; their squared norms."""
+        size = self.shape.numel()
+        out = borrow(self, self.records * size, self.g.dtype, self.g.device).view(self.records, size)
+        squares = None
+        if len(self.g) == self.records and self.geometry.groups == 1 == max(self.geometry.dilation):
+            geometry = self.geometry
+            squares = form_by_kernel(self.image, self.g, geometry.kernel, geometry.stride, geometry.padding, out)
+        self.channels_last = squares is not None
+        self.kept = out if squares is not None else self._fill(out, 0, self.records)
+        return square_sums(out) if squares is None else squares
+
+    def _shaped(self, rows: Tensor) -> Tensor:
+        if not self.channels_last:
+            return rows.view(-1, *self.shape)
+        return rows.view(-1, self.shape[0], *self.shape[2:], self.shape[1]).movedim(-1, 2)
 
     def _total(self) -> Tensor:
         """The sum over all rows, block by block."""
