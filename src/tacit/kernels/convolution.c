@@ -18,6 +18,7 @@
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef float Half __attribute__((vector_size(2 * LANES), aligned(4))); /* for narrow runs: two of them take as long as one */
 
 typedef struct {
     long in, height, width, out, rows, columns; /* of the image and of the output */
@@ -46,25 +47,30 @@ static void turn_gradient(const Shape *s, const float *restrict g, float *restri
 }
 
 /* A tile of OUTS outputs by `vectors` vectors, summed over all places. */
-INLINE void tile(const Shape *s, const float *image, const float *g, float *to, long outs, long to_row, long entries,
-                 const int vectors) {
-    Vector sum[OUTS][3] = {{{0}}};
-    long down = s->stride_height * s->padded_width * s->in, right = s->stride_width * s->in;
-    for (long i = 0; i < s->rows; i++) {
-        const float *at = image + i * down;
-        for (long j = 0; j < s->columns; j++, at += right, g += OUTS) {
-            Vector x[3];
-            for (int v = 0; v < vectors; v++) x[v] = *(const Vector *)(at + v * LANES);
-            for (int o = 0; o < OUTS; o++)
-                for (int v = 0; v < vectors; v++) sum[o][v] += g[o] * x[v];
-        }
+#define TILE(NAME, TYPE)                                                                                       \
+    INLINE void NAME(const Shape *s, const float *image, const float *g, float *to, long outs, long to_row,    \
+                     long entries, const int vectors) {                                                        \
+        const long lanes = sizeof(TYPE) / sizeof(float);                                                       \
+        const long down = s->stride_height * s->padded_width * s->in, right = s->stride_width * s->in;         \
+        TYPE sum[OUTS][3] = {{{0}}};                                                                           \
+        for (long i = 0; i < s->rows; i++) {                                                                   \
+            const float *at = image + i * down;                                                                \
+            for (long j = 0; j < s->columns; j++, at += right, g += OUTS) {                                    \
+                TYPE x[3];                                                                                     \
+                for (int v = 0; v < vectors; v++) x[v] = *(const TYPE *)(at + v * lanes);                      \
+                for (int o = 0; o < OUTS; o++)                                                                 \
+                    for (int v = 0; v < vectors; v++) sum[o][v] += g[o] * x[v];                                \
+            }                                                                                                  \
+        }                                                                                                      \
+        if (entries == vectors * lanes && outs == OUTS)                                                        \
+            for (int o = 0; o < OUTS; o++)                                                                     \
+                for (int v = 0; v < vectors; v++) *(TYPE *)(to + o * to_row + v * lanes) = sum[o][v];          \
+        else                                                                                                   \
+            for (long o = 0; o < outs; o++) memcpy(to + o * to_row, sum[o], sizeof(float) * (size_t)entries);  \
     }
-    if (entries == vectors * LANES && outs == OUTS)
-        for (int o = 0; o < OUTS; o++)
-            for (int v = 0; v < vectors; v++) *(Vector *)(to + o * to_row + v * LANES) = sum[o][v];
-    else
-        for (long o = 0; o < outs; o++) memcpy(to + o * to_row, sum[o], sizeof(float) * (size_t)entries);
-}
+
+TILE(tile, Vector)
+TILE(narrow_tile, Half)
 
 static void gradient_of_one(const Shape *s, const float *image, const float *g, float *to) {
     long run = s->kernel_width * s->in, to_row = s->kernel_height * run;
@@ -79,7 +85,8 @@ static void gradient_of_one(const Shape *s, const float *image, const float *g, 
                 entries = left < vectors * LANES ? left : vectors * LANES;
                 if (vectors == 3) tile(s, from, g, into, outs, to_row, entries, 3);
                 else if (vectors == 2) tile(s, from, g, into, outs, to_row, entries, 2);
-                else tile(s, from, g, into, outs, to_row, entries, 1);
+                else if (2 * left > LANES) tile(s, from, g, into, outs, to_row, entries, 1);
+                else narrow_tile(s, from, g, into, outs, to_row, entries, 1);
             }
     }
 }
