@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.gradients.layers.convolution_kernel import form_by_kernel
+from tacit.gradients.layers.convolution_kernel import can_form, form_by_kernel
 from tacit.gradients.layers.rule import LayerCall, LayerRule
 from tacit.gradients.record_gradients import (
     Dense,
@@ -93,11 +93,10 @@ class PatchProducts:
     shape: torch.Size
     geometry: Geometry
     kept: Tensor | None = field(default=None)
-    channels_last: bool = field(default=False)  # how the kept rows are laid out
 
     def squared_norms(self) -> Tensor:
         if self.records * self.shape.numel() <= _KEEP:
-            return self._form_all()
+            return square_sums(self._all())
         squares = squares_by_block(self, self.records, self.shape.numel())
         visits = math.sqrt(math.prod(self.geometry.kernel))  # how often the kernel can meet an entry of the image
         rows = [part.reshape(self.records, -1) for part in (self.image, self.g)]
@@ -105,14 +104,14 @@ class PatchProducts:
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         if self.kept is not None:
-            return self._shaped(Dense(self.kept).weighted_sum(factors)[None])[0].contiguous()
+            return Dense(self.kept).weighted_sum(factors).view(self.shape)
         rows = factors.to(self.g.dtype).repeat_interleave(len(self.g) // self.records)
         scaled = replace(self, g=self.g * rows.view(-1, *[1] * (self.g.dim() - 1)))
         return scaled._total()
 
     def materialise(self, start: int, stop: int) -> Tensor:
         if self.kept is not None:
-            return self._shaped(self.kept[start:stop])
+            return self.kept[start:stop].view(-1, *self.shape)
         out = self.g.new_empty(stop - start, self.shape.numel())
         return self._fill(out, start, stop).view(-1, *self.shape)
 
@@ -121,22 +120,12 @@ class PatchProducts:
         kept = None if self.kept is None else self.kept[records]
         return replace(self, image=self.image[rows], g=self.g[rows], records=int(records.sum()), kept=kept)
 
-    def _form_all(self) -> Tensor:
-        """Forms and keeps the gradients; their squared norms."""
-        size = self.shape.numel()
-        out = borrow(self, self.records * size, self.g.dtype, self.g.device).view(self.records, size)
-        squares = None
-        if len(self.g) == self.records and self.geometry.groups == 1 == max(self.geometry.dilation):
-            geometry = self.geometry
-            squares = form_by_kernel(self.image, self.g, geometry.kernel, geometry.stride, geometry.padding, out)
-        self.channels_last = squares is not None
-        self.kept = out if squares is not None else self._fill(out, 0, self.records)
-        return square_sums(out) if squares is None else squares
-
-    def _shaped(self, rows: Tensor) -> Tensor:
-        if not self.channels_last:
-            return rows.view(-1, *self.shape)
-        return rows.view(-1, self.shape[0], *self.shape[2:], self.shape[1]).movedim(-1, 2)
+    def _all(self) -> Tensor:
+        if self.kept is None:
+            size = self.shape.numel()
+            out = borrow(self, self.records * size, self.g.dtype, self.g.device)
+            self.kept = self._fill(out.view(self.records, size), 0, self.records)
+        return self.kept
 
     def _total(self) -> Tensor:
         """The sum over all rows, block by block."""
@@ -162,6 +151,45 @@ class PatchProducts:
             target = out[first:last].view(len(left), left.shape[1], right.shape[1])
             torch.bmm(left, right.mT, out=target)
         return out
+
+
+@dataclass(slots=True, weakref_slot=True)
+class FormedRows:
+    """Gradients that the compiled kernel has formed, as [records, out, *kernel, in], and their squared norms."""
+
+    shape: torch.Size
+    rows: Tensor = field(init=False)
+    squares: Tensor = field(init=False)
+
+    def squared_norms(self) -> Tensor:
+        return self.squares
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self._turned(Dense(self.rows).weighted_sum(factors)[None])[0].contiguous()
+
+    def materialise(self, start: int, stop: int) -> Tensor:
+        return self._turned(self.rows[start:stop])
+
+    def select(self, records: Tensor) -> "FormedRows":
+        some = FormedRows(self.shape)
+        some.rows, some.squares = self.rows[records], self.squares[records]
+        return some
+
+    def _turned(self, rows: Tensor) -> Tensor:
+        return rows.view(-1, self.shape[0], *self.shape[2:], self.shape[1]).movedim(-1, 2)
+
+
+def form_rows(image: Tensor, g: Tensor, records: int, shape: torch.Size, geometry: Geometry) -> FormedRows | None:
+    """At once, so that image and g need not be kept; None where the kernel cannot or they are too many."""
+    size = shape.numel()
+    if len(g) != records or geometry.groups > 1 or max(geometry.dilation) > 1 or records * size > _KEEP:
+        return None
+    formed = FormedRows(shape)
+    if not can_form(image, g, geometry.kernel, geometry.stride, geometry.padding):
+        return None
+    formed.rows = borrow(formed, records * size, g.dtype, g.device).view(records, size)
+    formed.squares = form_by_kernel(image, g, geometry.kernel, geometry.stride, geometry.padding, formed.rows)
+    return formed
 
 
 def _line_up(rows: Tensor, records: int, groups: int, count: int) -> Tensor:
@@ -190,7 +218,8 @@ def _form(
     image, output = (g, x) if turned else (x, g)
     bias = g.flatten(2).sum(2)
     bias = bias.view(records, -1, bias.shape[1]).sum(1) if len(bias) > records else bias
-    return [PatchProducts(image, output, records, shape, geometry), Dense(bias)]
+    formed = form_rows(image, output, records, shape, geometry)
+    return [formed or PatchProducts(image, output, records, shape, geometry), Dense(bias)]
 
 
 def bind_convolution(
