@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from tacit.gradients.layers import convolution_kernel, normalisation, normalisation_kernel
-from tacit.gradients.layers.convolution import Geometry, PatchProducts, form_rows
+from tacit.gradients.layers.convolution import Geometry, PatchProducts
+from tacit.gradients.layers.convolution_kernel import form_rows
 
 pytestmark = pytest.mark.skipif(convolution_kernel._kernel() is None, reason="no compiler")
 
@@ -31,7 +32,7 @@ def products(shape, records=6, seed=0):
 
 
 def formed(products):
-    return form_rows(products.image, products.g, products.records, products.shape, products.geometry)
+    return form_rows(products.image, products.g, products.shape, products.geometry.stride, products.geometry.padding)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.gradients.layers.convolution_kernel import can_form, form_by_kernel
+from tacit.gradients.layers.convolution_kernel import form_rows
 from tacit.gradients.layers.rule import LayerCall, LayerRule
 from tacit.gradients.record_gradients import (
     Dense,
@@ -153,45 +153,6 @@ class PatchProducts:
         return out
 
 
-@dataclass(slots=True, weakref_slot=True)
-class FormedRows:
-    """Gradients that the compiled kernel has formed, as [records, out, *kernel, in], and their squared norms."""
-
-    shape: torch.Size
-    rows: Tensor = field(init=False)
-    squares: Tensor = field(init=False)
-
-    def squared_norms(self) -> Tensor:
-        return self.squares
-
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        return self._turned(Dense(self.rows).weighted_sum(factors)[None])[0].contiguous()
-
-    def materialise(self, start: int, stop: int) -> Tensor:
-        return self._turned(self.rows[start:stop])
-
-    def select(self, records: Tensor) -> "FormedRows":
-        some = FormedRows(self.shape)
-        some.rows, some.squares = self.rows[records], self.squares[records]
-        return some
-
-    def _turned(self, rows: Tensor) -> Tensor:
-        return rows.view(-1, self.shape[0], *self.shape[2:], self.shape[1]).movedim(-1, 2)
-
-
-def form_rows(image: Tensor, g: Tensor, records: int, shape: torch.Size, geometry: Geometry) -> FormedRows | None:
-    """At once, so that image and g need not be kept; None where the kernel cannot or they are too many."""
-    size = shape.numel()
-    if len(g) != records or geometry.groups > 1 or max(geometry.dilation) > 1 or records * size > _KEEP:
-        return None
-    formed = FormedRows(shape)
-    if not can_form(image, g, geometry.kernel, geometry.stride, geometry.padding):
-        return None
-    formed.rows = borrow(formed, records * size, g.dtype, g.device).view(records, size)
-    formed.squares = form_by_kernel(image, g, geometry.kernel, geometry.stride, geometry.padding, formed.rows)
-    return formed
-
-
 def _line_up(rows: Tensor, records: int, groups: int, count: int) -> Tensor:
     """[records * groups, channels, places]; several rows of one record line up as one long row of places."""
     if len(rows) == records:
@@ -218,8 +179,17 @@ def _form(
     image, output = (g, x) if turned else (x, g)
     bias = g.flatten(2).sum(2)
     bias = bias.view(records, -1, bias.shape[1]).sum(1) if len(bias) > records else bias
-    formed = form_rows(image, output, records, shape, geometry)
-    return [formed or PatchProducts(image, output, records, shape, geometry), Dense(bias)]
+    weight = _form_at_once(image, output, records, shape, geometry)
+    return [weight or PatchProducts(image, output, records, shape, geometry), Dense(bias)]
+
+
+def _form_at_once(
+    image: Tensor, g: Tensor, records: int, shape: torch.Size, geometry: Geometry
+) -> RecordGradients | None:
+    """By the compiled kernel, after which image and g need not be kept; None where it cannot or they are too many."""
+    if len(g) != records or geometry.groups > 1 or max(geometry.dilation) > 1 or records * shape.numel() > _KEEP:
+        return None
+    return form_rows(image, g, shape, geometry.stride, geometry.padding)
 
 
 def bind_convolution(

@@ -2,11 +2,14 @@
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
 
 import torch
 from torch import Tensor
 
+from tacit.gradients.record_gradients import Dense
+from tacit.gradients.scratch import borrow
 from tacit.kernels import library
 
 _MANY = 1 << 16  # entries of gradients for which a second thread pays
@@ -16,28 +19,58 @@ Sizes = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
 
 
-def can_form(image: Tensor, g: Tensor, kernel: Sizes, stride: Sizes, padding: Pads) -> bool:
-    """Whether the kernel knows these types and sizes; groups and dilation must be 1."""
-    if _kernel() is None or len(kernel) != 2 or not (image.dtype == g.dtype == torch.float32 and image.is_cpu):
+@dataclass(slots=True, weakref_slot=True)
+class FormedRows:
+    """Gradients that the compiled kernel has formed, as [records, out, *kernel, in], and their squared norms."""
+
+    shape: torch.Size
+    rows: Tensor = field(init=False)
+    squares: Tensor = field(init=False)
+
+    def squared_norms(self) -> Tensor:
+        return self.squares
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self._turned(Dense(self.rows).weighted_sum(factors)[None])[0].contiguous()
+
+    def materialise(self, start: int, stop: int) -> Tensor:
+        return self._turned(self.rows[start:stop])
+
+    def select(self, records: Tensor) -> "FormedRows":
+        some = FormedRows(self.shape)
+        some.rows, some.squares = self.rows[records], self.squares[records]
+        return some
+
+    def _turned(self, rows: Tensor) -> Tensor:
+        return rows.view(-1, self.shape[0], *self.shape[2:], self.shape[1]).movedim(-1, 2)
+
+
+def form_rows(image: Tensor, g: Tensor, shape: torch.Size, stride: Sizes, padding: Pads) -> FormedRows | None:
+    """The gradients of all rows for a weight of this shape, without groups and dilation; None if the kernel cannot."""
+    kernel = tuple(shape[2:])
+    call = _kernel()
+    if call is None or not _suits(image, g, kernel, stride, padding):
+        return None
+    formed = FormedRows(shape)
+    formed.rows = borrow(formed, len(g) * shape.numel(), g.dtype, g.device).view(len(g), -1)
+    formed.squares = torch.empty(len(g), dtype=torch.float64)
+    before = [pair[0] for pair in padding]
+    numbers = (*image.shape[1:], *g.shape[1:], *kernel, *stride, *before, *_padded(image, padding))
+    sizes = (ctypes.c_long * len(numbers))(*numbers)
+    threads = torch.get_num_threads() if formed.rows.numel() >= _MANY else 1
+    image, g = image.contiguous(), g.contiguous()
+    pointers = formed.rows.data_ptr(), formed.squares.data_ptr()
+    if call(image.data_ptr(), g.data_ptr(), len(g), sizes, *pointers, threads):
+        raise MemoryError("no memory for one record's image")
+    return formed
+
+
+def _suits(image: Tensor, g: Tensor, kernel: Sizes, stride: Sizes, padding: Pads) -> bool:
+    if len(kernel) != 2 or not (image.dtype == g.dtype == torch.float32 and image.is_cpu):
         return False
     reach = [(places - 1) * s + k for places, s, k in zip(g.shape[2:], stride, kernel, strict=True)]
     inside = all(least <= size for least, size in zip(reach, _padded(image, padding), strict=True))
     return inside and min(min(pair) for pair in padding) >= 0
-
-
-def form_by_kernel(image: Tensor, g: Tensor, kernel: Sizes, stride: Sizes, padding: Pads, out: Tensor) -> Tensor:
-    """Fills the rows of ``out`` with the gradients [out, *kernel, in] of the records; the sums of their squares."""
-    call = _kernel()
-    assert call is not None
-    before = [pair[0] for pair in padding]
-    numbers = (*image.shape[1:], *g.shape[1:], *kernel, *stride, *before, *_padded(image, padding))
-    shape = (ctypes.c_long * len(numbers))(*numbers)
-    squares = torch.empty(len(image), dtype=torch.float64)
-    threads = torch.get_num_threads() if out.numel() >= _MANY else 1
-    image, g = image.contiguous(), g.contiguous()
-    if call(image.data_ptr(), g.data_ptr(), len(image), shape, out.data_ptr(), squares.data_ptr(), threads):
-        raise MemoryError("no memory for the patches of one record")
-    return squares
 
 
 def _padded(image: Tensor, padding: Pads) -> list[int]:
