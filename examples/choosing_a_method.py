@@ -33,7 +33,8 @@ def build(name: str) -> tuple[Any, float | None]:
         case "sgd":
             return tacit.SGD(build_cnn(), losses, 0.25, prior, SIZE), NOISE
         case "sgld":  # paper N samples at temperature 1/2; its noise multiplier is 1.272
-            return tacit.SGLD(build_cnn(), losses, prior, 5e-6, SIZE, temperature=0.5), None
+            step_size = 1e-6 if name.endswith("twin") else 5e-6  # without clipping, 5e-6 diverges
+            return tacit.SGLD(build_cnn(), losses, prior, step_size, SIZE, temperature=0.5), None
         case "bbp":
             return tacit.bayes_by_backprop(build_cnn(), losses, dataset_size=SIZE, prior=prior, average=0.99), NOISE
         case _:

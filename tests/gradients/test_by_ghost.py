@@ -200,7 +200,7 @@ def test_a_faulty_record_contributes_nothing_and_the_others_stay(model, data, va
     keep = torch.arange(40) != 7
     found, wanted = summed(losses, bad), summed(losses, (data[0][keep], data[1][keep]), strategy="vmap")
     for name, total in wanted.sums.items():
-        torch.testing.assert_close(found.sums[name], total, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(found.sums[name].double(), total.double(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_label_out_of_range_stays_silent(model, data):
@@ -209,7 +209,7 @@ def test_a_label_out_of_range_stays_silent(model, data):
     losses = ModelLosses(model, classify)
     found, wanted = summed(losses, bad), summed(losses, (data[0][keep], data[1][keep]))
     for name, total in wanted.sums.items():
-        torch.testing.assert_close(found.sums[name], total, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(found.sums[name].double(), total.double(), rtol=1e-5, atol=1e-6)
 
 
 def test_the_sum_stays_within_the_clip_when_gradients_cancel():
@@ -304,7 +304,7 @@ def in_one_chunk():
 def test_the_chunking_changes_nothing(order, chunk):
     found = summed(SMALL, (TWELVE[0][order], TWELVE[1][order]), chunk=chunk)
     for name, total in in_one_chunk().sums.items():
-        torch.testing.assert_close(found.sums[name], total, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(found.sums[name].double(), total.double(), rtol=1e-5, atol=1e-6)
 
 
 def test_units_of_one_size_are_fast_and_right(model, data):

@@ -9,7 +9,7 @@ from scipy import stats
 
 from tacit.errors import InputError
 from tacit.randomness import Randomness
-from tacit.randomness.streams import to_normals
+from tacit.randomness.inverse_normal import to_normals
 
 
 def test_the_normal_draws_have_the_right_scale_shape_and_range():

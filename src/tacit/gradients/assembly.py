@@ -1,6 +1,7 @@
 """From the gradients of operations' outputs to the gradients of records, parameter by parameter."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -20,20 +21,33 @@ def assemble(
     records: int,
 ) -> dict[str, RecordGradients]:
     """Per-record gradients by parameter, from the gradients of the outputs of its uses."""
-    settled = {id(use) for use, layout in zip(watch.uses, layouts, strict=True) if layout is not None}
-    parts = _Parts(watch, leaves, records, settled)
-    for use, gradient, layout in zip(watch.uses, gradients, layouts, strict=True):
-        if gradient is not None and layout is not None:
-            parts.add_use(use, [tensor.detach() for tensor in use.call.inputs], gradient, layout)
-    return {name: _join(found, records, leaves[name]) for name, found in parts.found.items()}
+    parts = Parts(watch, layouts, leaves, records)
+    for index, gradient in enumerate(gradients):
+        parts.take(index, gradient)
+    return parts.join()
 
 
-class _Parts:
+class Parts:
     """Collects what each use adds to each parameter. Not closures: their cycle would keep a step's tensors alive."""
 
-    def __init__(self, watch: WatchUses, leaves: Mapping[str, Tensor], records: int, settled: set[int]) -> None:
-        self.watch, self.leaves, self.records, self.settled = watch, leaves, records, settled
+    def __init__(self, watch: WatchUses, layouts: Layouts, leaves: Mapping[str, Tensor], records: int) -> None:
+        self.watch, self.layouts, self.leaves, self.records = watch, layouts, leaves, records
+        self.settled = {id(use) for use, layout in zip(watch.uses, layouts, strict=True) if layout is not None}
+        self.taken: set[int] = set()
         self.found: dict[str, list[RecordGradients]] = {}
+
+    def take(self, index: int, gradient: Tensor | None) -> None:
+        """The gradient of the output of a use."""
+        use, layout = self.watch.uses[index], self.layouts[index]
+        if gradient is None or layout is None:
+            return
+        self.taken.add(index)
+        self.add_use(use, [tensor.detach() for tensor in use.call.inputs], gradient, layout)
+        if not self.watch.derived:
+            use.call = replace(use.call, inputs=())  # whoever still needs them has them
+
+    def join(self) -> dict[str, RecordGradients]:
+        return {name: _join(found, self.records, self.leaves[name]) for name, found in self.found.items()}
 
     def add_use(self, use: Use, inputs: Sequence[Tensor], gradient: Tensor, layout: RecordLayout) -> None:
         forms = use.call.form(inputs, gradient, layout, self.records)

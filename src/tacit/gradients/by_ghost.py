@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tacit.gradients.batches import count_records, map_tensors, take_records, tensors_of
+from tacit.gradients.by_graph import clipped_sum_by_graph, trust_graph
 from tacit.gradients.plans import Key, Plans, full_precision, output_gradients
 from tacit.gradients.record_gradients import RecordGradients
 from tacit.gradients.uses import UncoveredError, WatchUses
@@ -36,11 +37,13 @@ def clipped_sum_by_ghost(
     rows = batch if views is None else map_tensors(lambda tensor: tensor.flatten(0, 1), batch)
     if plans.uncovered and _kind(rows) in plans.uncovered:
         raise UncoveredError("known to be uncovered")
+    if views is None and (found_by_graph := clipped_sum_by_graph(losses, params, rows, records, mechanism, plans)):
+        return found_by_graph
     try:
         with torch.enable_grad():
             leaves, values, watch = _forward(losses, params, rows, records * (views or 1))
             watch.check()
-            if records > _FEW and not plans.know(watch):
+            if records > _FEW and plans.layouts_of(watch) is None:
                 # Verifying takes two backward passes at once: a few records show as much, in a fraction of the memory.
                 del leaves, values, watch
                 few = take_records(batch, slice(0, _FEW))
@@ -49,6 +52,8 @@ def clipped_sum_by_ghost(
                 watch.check()
             if not values.requires_grad:
                 return _clip_and_sum({}, mechanism, records, values.device, torch.float64)
+            if views is None:
+                trust_graph(values, watch, mechanism, plans)
             per_record = values if views is None else values.view(records, views).mean(1)
             found = output_gradients(
                 per_record, watch, leaves, plans, lambda: _first_alone(losses, leaves, rows, views)

@@ -24,7 +24,10 @@ _MANY = 8
 
 @dataclass(frozen=True, slots=True)
 class ClippedSum:
-    """Private until noise is added: the sums in float64 and the squared norms [records, vectors] of the records."""
+    """Private until noise is added: the sums, and the squared norms [records, vectors] of the records.
+
+    A sum over one chunk is in the precision in which it was formed, over several in float64.
+    """
 
     sums: Vectors
     squared_norms: Tensor
@@ -84,7 +87,7 @@ def _by_chunks(
         records = batch if count <= chunk else take_records(batch, slice(start, start + chunk))
         part, part_norms = _sum_chunk(losses, params, records, mechanism, views, faults, strategy)
         for name, value in part.items():
-            total[name] = total[name].add_(value) if name in total else value.double()
+            total[name] = total[name].double().add_(value) if name in total else value
         norms.append(part_norms)
     return ClippedSum(total, torch.cat(norms) if len(norms) > 1 else norms[0])
 

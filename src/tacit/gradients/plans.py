@@ -16,7 +16,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from tacit.gradients.assembly import Layouts, assemble
+from tacit.gradients.assembly import Layouts, Parts, assemble
+from tacit.gradients.backward import find_ends, run_backward
 from tacit.gradients.record_gradients import RecordGradients
 from tacit.gradients.record_layout import RecordLayout, find_layout
 from tacit.gradients.uses import UncoveredError, Use, WatchUses
@@ -26,6 +27,7 @@ _MOST_PLANS = 256
 _REPEATS = 16
 _TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-3}
 Key = tuple[object, ...]
+Graph = tuple[object, ...]  # nodes and edges of autograd's graph
 
 
 @dataclass(slots=True)
@@ -33,14 +35,17 @@ class Plans:
     """The verified plans of one losses function: the layout of every use, by the sequence of calls."""
 
     layouts: dict[Key, Layouts] = field(default_factory=dict)
+    ends: dict[Key, frozenset[int]] = field(default_factory=dict)  # uses below which there are no others
     uncovered: set[Key] = field(default_factory=set)  # batches for which the fast path is known to fail
+    graph: Graph | None = None  # that of a verified plan, if ``by_graph`` can read all uses off it; else ()
 
-    def know(self, watch: WatchUses) -> bool:
-        return _key(watch) in self.layouts
+    def layouts_of(self, watch: WatchUses) -> Layouts | None:
+        return self.layouts.get(_key(watch))
 
     def keep(self, key: Key, layouts: Layouts) -> None:
         if len(self.layouts) >= _MOST_PLANS:
             self.layouts.clear()
+            self.ends.clear()
         self.layouts[key] = layouts
 
 
@@ -74,16 +79,13 @@ def output_gradients(
     records = len(values)
     if layouts is None or not _fits(layouts, watch.uses, records):
         return _verify(values, watch, leaves, plans, key, first_alone)
-    gradients = torch.autograd.grad(
-        values,
-        [use.edge for use in watch.uses],
-        torch.ones_like(values),
-        allow_unused=True,
-        retain_graph=bool(watch.derived),
-    )
-    if any((gradient is None) > (layout is None) for gradient, layout in zip(gradients, layouts, strict=True)):
+    parts = Parts(watch, layouts, leaves, records)
+    if key not in plans.ends:
+        plans.ends[key] = find_ends(watch.uses)
+    run_backward(values, parts, plans.ends[key])
+    if any(layout is not None and index not in parts.taken for index, layout in enumerate(layouts)):
         raise UncoveredError("an operation that was part of the losses no longer is", always=False)
-    return assemble(watch, gradients, layouts, leaves, records)
+    return parts.join()
 
 
 def _verify(

@@ -19,7 +19,7 @@ Shapes = Mapping[str, torch.Size]
 RuleName = Literal["clip", "normalise"]
 
 # Rounding a scaled float32 vector can lengthen it by about 1e-7; factors are shrunk by more than that (F6).
-_SHRINK = 1.0 - 1e-6
+SHRINK = 1.0 - 1e-6
 # Below this norm a float32 vector has lost its direction; normalising it would amplify rounding.
 _TINY = 1e-30
 
@@ -29,12 +29,12 @@ _ONE = torch.ones((), dtype=torch.float64)
 
 def clip(norms: Tensor, clip_norm: float) -> Tensor:
     """min(1, C / |g|): short vectors pass unchanged."""
-    return torch.where(norms <= clip_norm, _ONE, norms.reciprocal().mul_(clip_norm * _SHRINK))
+    return torch.where(norms <= clip_norm, _ONE, norms.reciprocal().mul_(clip_norm * SHRINK))
 
 
 def normalise(norms: Tensor, clip_norm: float) -> Tensor:
     """C / |g| for every record ("automatic clipping"); 0/0 gives 0."""
-    return torch.where(norms < _TINY, torch.zeros_like(norms), clip_norm / norms * _SHRINK)
+    return torch.where(norms < _TINY, torch.zeros_like(norms), clip_norm / norms * SHRINK)
 
 
 CLIPPING_RULES: dict[RuleName, Callable[[Tensor, float], Tensor]] = {"clip": clip, "normalise": normalise}

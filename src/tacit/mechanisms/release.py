@@ -21,7 +21,6 @@ from tacit.randomness import Randomness
 
 Vectors = dict[str, Tensor]
 
-_FEW = 1 << 14
 _NOTHING = torch.zeros((), dtype=torch.float64)
 UNCLIPPED = "#unclipped"  # no parameter can have this name
 _COUNT_BOUND = 0.5  # each record adds +1/2 (not clipped) or -1/2 (clipped): half the sensitivity of a plain count
@@ -69,6 +68,13 @@ class GaussianSumMechanism:
             noise = self.clipping.count_noise
             queries.append(GaussianSumQuery(_COUNT_BOUND, noise, 0.0, self.multiplicity, UNCLIPPED))
         return tuple(queries)
+
+    @property
+    def flat_clip_norm(self) -> float | None:
+        """The bound on a record's whole gradient, if that is all there is to clipping."""
+        if len(self.groups) > 1 or self.groups[0].scales is not None or self.clipping.rule != "clip":
+            return None
+        return None if isinstance(self.clipping, AdaptiveClip) else self.groups[0].clip_norm * self.norm
 
     def factors(self, squared_norms: Tensor) -> Tensor:
         """The factor of each record for each vector.
@@ -134,12 +140,16 @@ class GaussianSumMechanism:
         """Add the noise to the sums and divide by the declared public denominator: the only way out for data.
 
         Noise is drawn and added in float64. With ``like``, what has become public is then rounded to the type of these
-        tensors, part by part, which saves a pass over memory.
+        tensors in the same pass over memory.
         """
         stddevs = self.stddev_by_name()
-        count = sum(value.numel() for value in sums.values())
-        noisy = _add_to_few if count <= _FEW else _add_to_many
-        released = noisy(sums, stddevs, denominator, randomness, like or {})
+        released = {
+            name: torch.empty(value.shape, dtype=_dtype(name, like or {}), device=value.device)
+            for name, value in sums.items()
+        }
+        randomness.add_noise(
+            list(sums.values()), [stddevs[name] for name in sums], denominator, list(released.values())
+        )
         self._follow(released)
         return released
 
@@ -210,58 +220,6 @@ def _allocate(
         raise InputError("no noise is given: pass GaussianNoise(multiplier=...), or a noise_stddev for every group")
     dimensions = [sum(shapes[name].numel() for name in group.names) for group in groups]
     return tuple(noise.allocate([group.clip_norm * stretch for group in groups], dimensions))
-
-
-def _add_to_few(
-    sums: Mapping[str, Tensor],
-    stddevs: Mapping[str, float],
-    denominator: float,
-    randomness: Randomness,
-    like: Mapping[str, Tensor],
-) -> Vectors:
-    """All vectors as one: a small model's step is made of the overhead of calls."""
-    flat = torch.cat([value.reshape(-1) for value in sums.values()]).double()
-    noise = randomness.normals(len(flat))
-    sizes = [value.numel() for value in sums.values()]
-    if len(set(stddevs.values())) == 1:
-        noise.mul_(next(iter(stddevs.values())))
-    else:
-        for name, part in zip(sums, torch.split(noise, sizes), strict=True):
-            part.mul_(stddevs[name])
-    total = flat.add_(noise if flat.device == noise.device else noise.to(flat.device)).div_(denominator)
-    dtypes = {_dtype(name, like) for name in sums}
-    total = total.to(dtypes.pop()) if len(dtypes) == 1 else total
-    parts = zip(sums.items(), torch.split(total, sizes), strict=True)
-    return {name: part.view(value.shape).to(_dtype(name, like)) for (name, value), part in parts}
-
-
-def _add_to_many(
-    sums: Mapping[str, Tensor],
-    stddevs: Mapping[str, float],
-    denominator: float,
-    randomness: Randomness,
-    like: Mapping[str, Tensor],
-) -> Vectors:
-    """Part by part while the noise is in the cache: a large model's step is made of passes over memory."""
-    released = {  # contiguous, whatever the layout of the sums: what follows writes to them as flat vectors
-        name: torch.empty(value.shape, dtype=_dtype(name, like), device=value.device) for name, value in sums.items()
-    }
-    spans = [(name, value.reshape(-1), released[name].view(-1)) for name, value in sums.items() if value.numel()]
-    first = 0  # where the vector at the head of the spans starts in the concatenation of all
-    for start, noise in randomness.normal_parts(sum(value.numel() for value in sums.values())):
-        end = start + len(noise)
-        while spans and first < end:
-            name, values, out = spans[0]
-            last = first + len(values)
-            low, high = max(first, start), min(last, end)
-            draw = noise[low - start : high - start].mul_(stddevs[name])
-            draw = draw if draw.device == values.device else draw.to(values.device)
-            out[low - first : high - first] = draw.add_(values[low - first : high - first]).div_(denominator)
-            if last > end:
-                break
-            spans.pop(0)
-            first = last
-    return released
 
 
 def _dtype(name: str, like: Mapping[str, Tensor]) -> torch.dtype:

@@ -5,9 +5,8 @@ record, and its generator can be predicted from a few outputs (maths.md section 
 """
 
 import hashlib
-import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NoReturn, final
 
 import numpy as np
@@ -16,32 +15,13 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
 from tacit.errors import InputError
+from tacit.randomness.inverse_normal import to_normals
+from tacit.randomness.noisy_sums import add_noise_by_kernel, add_noise_by_parts
 
 Purpose = Literal["sampling", "noise", "layers"]
 _PURPOSES: dict[Purpose, int] = {"sampling": 1, "noise": 2, "layers": 3}
 _PART = 1 << 18
 _ZEROS = memoryview(bytes(8 * _PART))
-_MANTISSA = (1 << 52) - 1
-
-
-def to_normals(words: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-    """The normal draw of each word, into ``out``; the words keep their sign bits only."""
-    signs = words.view(torch.float64)
-    if _ERFINV_IS_EXACT:  # 1 - 2u = 1 - (2k + 1) 2^-53 is a double: nothing is lost in the tail
-        halves = out.copy_(words & _MANTISSA).mul_(-(2.0**-52)).add_(1 - 2.0**-53).erfinv_()
-        return halves.copysign_(signs).mul_(-math.sqrt(2.0))
-    torch.special.ndtri(out.copy_(words & _MANTISSA).add_(0.5).mul_(2.0**-53), out=out)
-    return out.copysign_(signs).neg_()
-
-
-def _erfinv_is_exact() -> bool:
-    """Whether this build's erfinv (MKL's is) keeps its digits beyond 7 standard deviations; it is twice as fast."""
-    tail = torch.tensor([1 - 2.0**-53, 1 - 3 * 2.0**-53], dtype=torch.float64)
-    right = torch.tensor([8.292361075813595, 8.160707840858583], dtype=torch.float64)
-    return bool(((tail.erfinv() * math.sqrt(2.0) / right - 1).abs() < 1e-13).all())
-
-
-_ERFINV_IS_EXACT = _erfinv_is_exact()
 
 
 @final
@@ -82,7 +62,7 @@ class Randomness:
     def words(self, purpose: Purpose, count: int) -> npt.NDArray[np.uint64]:
         """``count`` uniform 64-bit words from the next stretch of the purpose's stream."""
         out = np.empty(count + 2, dtype="<u8")  # the cipher wants room for one more block
-        self._next_stretch(purpose).update_into(bytes(8 * count), out.data.cast("B"))
+        self._stream(self._next_counter(purpose)).update_into(bytes(8 * count), out.data.cast("B"))
         return out[:count]
 
     def normals(self, count: int) -> torch.Tensor:
@@ -95,28 +75,34 @@ class Randomness:
         return draws
 
     def normal_parts(self, count: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """The same draws in parts that stay in the processor's cache: (position, draws), to be used before the next.
+        """The same draws in parts that stay in the processor's cache: (position, draws), to be used before the next."""
+        return _normal_parts(self._stream(self._next_counter("noise")), count)
 
-        A 52-bit integer k gives the half-range uniform (k + 1/2) 2^-53 in (0, 1/2), whose inverse normal is the
-        negative half; the sign has its own bit. The plain 53-bit form gives +inf at its top value.
+    def add_noise(
+        self,
+        sums: Sequence[torch.Tensor],
+        stddevs: Sequence[float],
+        denominator: float,
+        outs: Sequence[torch.Tensor],
+    ) -> None:
+        """out = (sum + stddev * draw) / denominator for every vector, in float64, rounded once to the type of out.
+
+        The draws are those that :meth:`normals` would give for all the vectors in a row.
         """
-        stream = self._next_stretch("noise")
-        size = min(count, _PART)
-        block = np.empty(size + 2, dtype=np.int64)
-        words = torch.from_numpy(block)
-        draws = torch.empty(size, dtype=torch.float64)
-        for start in range(0, count, _PART):
-            length = min(_PART, count - start)
-            stream.update_into(_ZEROS[: 8 * length], block.data.cast("B"))
-            yield start, to_normals(words[:length], draws[:length])
+        counter = self._next_counter("noise")
+        if not add_noise_by_kernel(self._key, counter, sums, stddevs, denominator, outs):
+            parts = _normal_parts(self._stream(counter), sum(value.numel() for value in sums))
+            add_noise_by_parts(parts, sums, stddevs, denominator, outs)
 
-    def _next_stretch(self, purpose: Purpose) -> CipherContext:
+    def _next_counter(self, purpose: Purpose) -> bytes:
         if self._seed is None and self._process != os.getpid():
             self._start(os.urandom(32))  # a forked child must not repeat its parent's noise
         call = self._calls[purpose]
         self._calls[purpose] = call + 1
-        nonce = bytes([_PURPOSES[purpose]]) + call.to_bytes(7, "big") + bytes(8)
-        return Cipher(algorithms.AES(self._key), modes.CTR(nonce)).encryptor()
+        return bytes([_PURPOSES[purpose]]) + call.to_bytes(7, "big") + bytes(8)
+
+    def _stream(self, counter: bytes) -> CipherContext:
+        return Cipher(algorithms.AES(self._key), modes.CTR(counter)).encryptor()
 
     def _start(self, key: bytes) -> None:
         self._key = key
@@ -125,3 +111,14 @@ class Randomness:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a source of randomness cannot be copied or saved: its key would repeat the noise")
+
+
+def _normal_parts(stream: CipherContext, count: int) -> Iterator[tuple[int, torch.Tensor]]:
+    size = min(count, _PART)
+    block = np.empty(size + 2, dtype=np.int64)
+    words = torch.from_numpy(block)
+    draws = torch.empty(size, dtype=torch.float64)
+    for start in range(0, count, _PART):
+        length = min(_PART, count - start)
+        stream.update_into(_ZEROS[: 8 * length], block.data.cast("B"))
+        yield start, to_normals(words[:length], draws[:length])

@@ -1,7 +1,7 @@
-"""Convolutions: patches of a few records are copied into a small buffer, then one batched product forms gradients.
+"""Convolutions: gradients by the compiled kernel, or by one batched product with patches copied into a small buffer.
 
 Forming them all and keeping them is the fastest way while they are few; a wide layer is measured in blocks and summed
-by one weight gradient of scaled output gradients.
+block by block from scaled output gradients.
 """
 
 import math
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tacit.gradients.layers.convolution_kernel import form_rows
 from tacit.gradients.layers.rule import LayerCall, LayerRule
 from tacit.gradients.record_gradients import (
     Dense,
@@ -178,7 +179,17 @@ def _form(
     image, output = (g, x) if turned else (x, g)
     bias = g.flatten(2).sum(2)
     bias = bias.view(records, -1, bias.shape[1]).sum(1) if len(bias) > records else bias
-    return [PatchProducts(image, output, records, shape, geometry), Dense(bias)]
+    weight = _form_at_once(image, output, records, shape, geometry)
+    return [weight or PatchProducts(image, output, records, shape, geometry), Dense(bias)]
+
+
+def _form_at_once(
+    image: Tensor, g: Tensor, records: int, shape: torch.Size, geometry: Geometry
+) -> RecordGradients | None:
+    """By the compiled kernel, after which image and g need not be kept; None where it cannot or they are too many."""
+    if len(g) != records or geometry.groups > 1 or max(geometry.dilation) > 1 or records * shape.numel() > _KEEP:
+        return None
+    return form_rows(image, g, shape, geometry.stride, geometry.padding)
 
 
 def bind_convolution(

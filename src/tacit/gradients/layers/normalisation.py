@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tacit.gradients.layers.normalisation_kernel import group_norm_by_kernel
 from tacit.gradients.layers.rule import LayerCall, LayerRule
 from tacit.gradients.record_gradients import Dense, RecordGradients
 from tacit.gradients.record_layout import RecordLayout
@@ -74,8 +75,15 @@ def bind_rms_norm(
 def _grouped(
     groups: int, eps: float, inputs: Sequence[Tensor], g: Tensor, layout: RecordLayout, records: int
 ) -> list[RecordGradients | None]:
-    """Scale and shift of every row at once: PyTorch's own kernel, told that rows are groups of one large row."""
+    """Scale and shift of every row at once."""
     x, g = _full(inputs[0]).contiguous(), _full(g).contiguous()
+    rows = group_norm_by_kernel(x, g, groups, eps) or _group_norm_rows(x, g, groups, eps)
+    parts = (layout.records_first(part, records) for part in rows)
+    return [Dense(part.reshape(records, -1, x.shape[1]).sum(1) if len(part) > records else part) for part in parts]
+
+
+def _group_norm_rows(x: Tensor, g: Tensor, groups: int, eps: float) -> tuple[Tensor, Tensor]:
+    """By PyTorch's own kernel, told that rows are groups of one large row."""
     rows, channels = x.shape[:2]
     places = x[0, 0].numel()
     _, mean, spread = torch.native_group_norm(x, None, None, rows, channels, places, groups, eps)
@@ -92,8 +100,7 @@ def _grouped(
         rows * groups,
         [False, True, True],
     )
-    parts = (layout.records_first(part.view(rows, channels), records) for part in (scale, shift))
-    return [Dense(part.reshape(records, -1, channels).sum(1)) for part in parts]
+    return scale.view(rows, channels), shift.view(rows, channels)
 
 
 def bind_group_norm(

@@ -1,0 +1,132 @@
+/* Per-record gradients of a 2-d convolution and their squared norms, without a matrix of patches.
+
+   In an image whose channels come last, the part of a patch that lies in one row is a run of neighbours: kernel width
+   times channels. So gradient[o, ki, :] = sum over places (i, j) of g[o, i, j] * image[i * stride + ki, j * stride ...],
+   a product of matrices that reads the image where it is. Gradients come as [out, kernel height, kernel width, in]. */
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef __AVX512F__
+#define LANES 16
+#define OUTS 8 /* rows of the tile that is kept in registers, and vectors in a row: 24 of 32 registers */
+#else
+#define LANES 8
+#define OUTS 4
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef float Half __attribute__((vector_size(2 * LANES), aligned(4))); /* for narrow runs: two of them take as long as one */
+
+typedef struct {
+    long in, height, width, out, rows, columns; /* of the image and of the output */
+    long kernel_height, kernel_width, stride_height, stride_width, pad_top, pad_left, padded_height, padded_width;
+} Shape;
+
+/* Channels last, with zeros around. */
+static void turn_image(const Shape *s, const float *restrict image, float *restrict turned) {
+    memset(turned, 0, sizeof(float) * (size_t)(s->padded_height * s->padded_width * s->in));
+    for (long h = 0; h < s->height; h++) {
+        float *row = turned + ((h + s->pad_top) * s->padded_width + s->pad_left) * s->in;
+        for (long first = 0; first < s->in; first += 16) {
+            long last = first + 16 < s->in ? first + 16 : s->in;
+            for (long w = 0; w < s->width; w++)
+                for (long c = first; c < last; c++) row[w * s->in + c] = image[(c * s->height + h) * s->width + w];
+        }
+    }
+}
+
+/* [blocks of OUTS][places][OUTS], zeros behind the last output */
+static void turn_gradient(const Shape *s, const float *restrict g, float *restrict turned) {
+    long places = s->rows * s->columns;
+    for (long first = 0; first < s->out; first += OUTS, turned += places * OUTS)
+        for (long o = 0; o < OUTS; o++)
+            for (long l = 0; l < places; l++) turned[l * OUTS + o] = first + o < s->out ? g[(first + o) * places + l] : 0.0f;
+}
+
+/* A tile of OUTS outputs by `vectors` vectors, summed over all places. */
+#define TILE(NAME, TYPE)                                                                                       \
+    INLINE void NAME(const Shape *s, const float *image, const float *g, float *to, long outs, long to_row,    \
+                     long entries, const int vectors) {                                                        \
+        const long lanes = sizeof(TYPE) / sizeof(float);                                                       \
+        const long down = s->stride_height * s->padded_width * s->in, right = s->stride_width * s->in;         \
+        TYPE sum[OUTS][3] = {{{0}}};                                                                           \
+        for (long i = 0; i < s->rows; i++) {                                                                   \
+            const float *at = image + i * down;                                                                \
+            for (long j = 0; j < s->columns; j++, at += right, g += OUTS) {                                    \
+                TYPE x[3];                                                                                     \
+                for (int v = 0; v < vectors; v++) x[v] = *(const TYPE *)(at + v * lanes);                      \
+                for (int o = 0; o < OUTS; o++)                                                                 \
+                    for (int v = 0; v < vectors; v++) sum[o][v] += g[o] * x[v];                                \
+            }                                                                                                  \
+        }                                                                                                      \
+        if (entries == vectors * lanes && outs == OUTS)                                                        \
+            for (int o = 0; o < OUTS; o++)                                                                     \
+                for (int v = 0; v < vectors; v++) *(TYPE *)(to + o * to_row + v * lanes) = sum[o][v];          \
+        else                                                                                                   \
+            for (long o = 0; o < outs; o++) memcpy(to + o * to_row, sum[o], sizeof(float) * (size_t)entries);  \
+    }
+
+TILE(tile, Vector)
+TILE(narrow_tile, Half)
+
+static void gradient_of_one(const Shape *s, const float *image, const float *g, float *to) {
+    long run = s->kernel_width * s->in, to_row = s->kernel_height * run;
+    for (long o = 0; o < s->out; o += OUTS, g += s->rows * s->columns * OUTS) {
+        long outs = o + OUTS < s->out ? OUTS : s->out - o;
+        for (long k = 0; k < s->kernel_height; k++)
+            for (long d = 0, entries; d < run; d += entries) {
+                const float *from = image + k * s->padded_width * s->in + d;
+                float *into = to + o * to_row + k * run + d;
+                long left = run - d, vectors = (left + LANES - 1) / LANES;
+                vectors = vectors == 4 ? 2 : vectors > 3 ? 3 : vectors; /* four are two and two */
+                entries = left < vectors * LANES ? left : vectors * LANES;
+                if (vectors == 3) tile(s, from, g, into, outs, to_row, entries, 3);
+                else if (vectors == 2) tile(s, from, g, into, outs, to_row, entries, 2);
+                else if (2 * left > LANES) tile(s, from, g, into, outs, to_row, entries, 1);
+                else narrow_tile(s, from, g, into, outs, to_row, entries, 1);
+            }
+    }
+}
+
+static double square_sum(const float *row, long count) {
+    double total = 0.0;
+    for (long first = 0; first < count; first += 1024) { /* as tacit.gradients.row_norms: runs in single precision */
+        Vector part = {0};
+        long last = first + 1024 < count ? first + 1024 : count, i = first;
+        for (; i + LANES <= last; i += LANES) part += *(const Vector *)(row + i) * *(const Vector *)(row + i);
+        for (int lane = 0; lane < LANES; lane++) total += (double)part[lane];
+        for (; i < last; i++) total += (double)row[i] * (double)row[i];
+    }
+    return total;
+}
+
+/* 0, or 1 where memory is short */
+int tacit_convolution(const float *images, const float *gs, long records, const long *shape, float *gradients,
+                      double *squares, int threads) {
+    Shape s;
+    memcpy(&s, shape, sizeof s);
+    long size = s.out * s.kernel_height * s.kernel_width * s.in, places = s.rows * s.columns, failed = 0;
+    size_t room = (size_t)(s.padded_height * s.padded_width * s.in + 3 * LANES); /* the last run is read beyond its end */
+    size_t room_g = (size_t)((s.out + OUTS - 1) / OUTS * OUTS * places);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        float *image = malloc(sizeof(float) * (room + room_g));
+        if (image != NULL) memset(image + room - 3 * LANES, 0, sizeof(float) * 3 * LANES);
+#pragma omp for schedule(static)
+        for (long r = 0; r < records; r++) {
+            if (image == NULL) {
+                failed = 1;
+                continue;
+            }
+            turn_image(&s, images + r * s.in * s.height * s.width, image);
+            turn_gradient(&s, gs + r * s.out * places, image + room);
+            gradient_of_one(&s, image, image + room, gradients + r * size);
+            squares[r] = square_sum(gradients + r * size, size);
+        }
+        free(image);
+    }
+    return (int)failed;
+}
