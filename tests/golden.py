@@ -14,9 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 
 from tacit import accountants, inference, mechanisms
 from tacit.accountants import ACCOUNTANTS, RDPAccountant
+from tacit.accountants.bayesian import (
+    betting,
+    chernoff_epsilons,
+    clopper_pearson_upper,
+    constant_exposure,
+    flat_prior_gamma,
+    flat_prior_upper,
+    holder_cost,
+    mixture_delta,
+    most_exceeding,
+    printed_reverse_cost,
+    privacy_costs,
+    student_t,
+)
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample, merged_noise_multiplier
 
 Inputs = Mapping[str, Any]
@@ -140,7 +155,69 @@ def joint_clip(i: Inputs) -> Any:
     return {"scaled_norm": scaled, "clipped_norms": norms, "noise_std": noise}
 
 
+def bdp_cost(i: Inputs) -> Any:
+    r = np.asarray(i["d"]) / i["sigma"]
+    costs = privacy_costs(i["q"], r, [i["lam"]])[:, 0]
+    return holder_cost(costs if i["direction"] == "L" else printed_reverse_cost(i["q"], r, i["lam"]), i["T"])
+
+
+def bdp_student_t(i: Inputs) -> Any:
+    r = np.tile(np.asarray(i["d"]) / i["sigma"], i.get("repeat", 1))
+    return student_t(i["T"] * privacy_costs(i["q"], r, [i["lam"]])[:, 0], math.inf, i["gamma"]) / i["T"]
+
+
+def bounded_mean_upper_log(i: Inputs) -> Any:
+    rest = i["m"] - i["at_bound"]
+    return betting([i["logB"]] * i["at_bound"] + [i["log_value_of_the_rest"]] * rest, i["logB"], i["gamma"])
+
+
+def bdp_percentile(i: Inputs) -> Any:
+    delta_mu = (1 - i["p"]) * i["delta"]
+    costs = np.array([i["sum_c"]])
+    epsilon = chernoff_epsilons(costs, (i["lam"],), delta_mu - i["gamma_total"], "classic")
+    return {"delta_mu": delta_mu, "epsilon": float(epsilon[0])}
+
+
+def bdp_percentile_improved(i: Inputs) -> Any:
+    return float(chernoff_epsilons(np.array([i["sum_c"]]), (i["lam"],), i["delta"], percentile=i["p"])[0])
+
+
+def percentile_order_statistic(i: Inputs) -> Any:
+    k = most_exceeding(i["m"], i["p"], i["gamma"])
+    at, after = (clopper_pearson_upper(j, i["m"], i["gamma"]) for j in (k, k + 1))
+    return {"max_exceedances": k, "cp_upper_at_k": at, "cp_upper_at_k_plus_1": after}
+
+
+def bdp_exposure(i: Inputs) -> Any:
+    return constant_exposure(i["q"], np.asarray(i["r"]) / i["sigma"], i["T"])
+
+
+def bdp_pld_mixture(i: Inputs) -> Any:
+    epsilons = np.linspace(0, 3, 6001)
+    deltas = mixture_delta(bdp_exposure(i), epsilons, i["delta_mu"], np.asarray(i["w"]))
+    return float(epsilons[np.argmax(deltas <= i["delta_mu"])])
+
+
+def bdp_epsilon_exact(i: Inputs) -> Any:
+    first, last = (int(number) for number in i["lams"].split(".."))
+    moments = tuple(range(first, last + 1))
+    costs = logsumexp(bdp_exposure(i).costs(moments)[0], b=np.asarray(i["w"])[:, None], axis=0)
+    epsilons = chernoff_epsilons(costs, moments, i["delta_mu"], "classic")
+    return {"epsilon": float(epsilons.min()), "lam": moments[int(epsilons.argmin())]}
+
+
 EVALUATORS: dict[str, Callable[[Inputs], Any]] = {
+    "bdp_cost": bdp_cost,
+    "bdp_estimator_student_t": bdp_student_t,
+    "bounded_mean_upper_log": bounded_mean_upper_log,
+    "bdp_binary_gamma": lambda i: flat_prior_gamma(i["N1"], i["N0"] + i["N1"], i["rho"]),
+    "bdp_binary_rho_hat": lambda i: flat_prior_upper(i["N1"], i["N0"] + i["N1"], i["gamma"]),
+    "clopper_pearson_upper": lambda i: clopper_pearson_upper(i["N1"], i["N0"] + i["N1"], i["gamma"]),
+    "bdp_percentile": bdp_percentile,
+    "bdp_percentile_improved": bdp_percentile_improved,
+    "percentile_order_statistic": percentile_order_statistic,
+    "bdp_pld_mixture": bdp_pld_mixture,
+    "bdp_epsilon_exact": bdp_epsilon_exact,
     "rdp_subsampled_gaussian": rdp_subsampled_gaussian,
     "rdp_subsampled_gaussian_reverse_logmgf": rdp_reverse,
     "rdp_epsilon": rdp_epsilon,

@@ -130,6 +130,8 @@ BAD = [
     ("account", "--poisson", 0.1, "--noise", 1, "--steps", 1, "--accountant", "psychic"),
     ("account", "--poisson", 0.1, "--noise", 1, "--steps", 1, "--plot", "picture.gif"),
     ("account", "--poisson", 0.1, "--noise", 1, "--steps", 1, "--plot", "nowhere/picture.png"),
+    ("account", "--poisson", 0.1, "--noise", 1, "--steps", 1, "--bayesian"),
+    ("account", "nowhere", "--bayesian"),
     ("calibrate",),
     ("calibrate", "--epsilon", 1),
     ("calibrate", "--epsilon", 0, "--poisson", 0.1, "--steps", 10),
@@ -157,6 +159,20 @@ def test_bad_input_is_one_line_and_exit_code_2(tacit, arguments, tmp_path, monke
     assert err.startswith("tacit: ")
     assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_evidence_that_is_missing_or_of_another_run_is_refused(tacit, ledger, tmp_path):
+    import numpy as np
+
+    from tacit.evidence import Evidence, Stretch, evidence_path, save_evidence
+    from tacit.ledger import Head
+
+    code, _, err = tacit("account", ledger, "--bayesian")
+    assert (code, "no evidence" in err) == (2, True)
+    foreign = Evidence(Head(1, "f" * 64), "probes", np.ones((1, 2), dtype=np.float32), (Stretch(0.1, 1.0, 1, 0, 0),))
+    save_evidence(foreign, evidence_path(ledger, "probes"))
+    code, _, err = tacit("account", ledger, "--bayesian")
+    assert (code, "another head" in err) == (2, True)
 
 
 def test_a_delta_that_is_too_large_for_the_declared_size_is_refused(tacit, ledger):

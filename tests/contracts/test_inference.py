@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 import tacit
-from tacit.inference import INFERENCE_METHODS
+from tacit.inference import INFERENCE_METHODS, MakesPosterior
 from tacit.ledger import Head
+from tacit.posteriors import GaussianPosterior
 from tacit.training import Checkpoint, read_checkpoint
 from tacit.training.trees import take_apart
 
@@ -28,6 +29,12 @@ def gradients(method, state, batch):
     return dict(zip(params, found, strict=True))
 
 
+def centre(method, state):
+    """Where the method thinks the weights are; what it draws lies around it."""
+    posterior = method.posterior(state) if isinstance(method, MakesPosterior) else None
+    return posterior.mean if isinstance(posterior, GaussianPosterior) else method.params(state)
+
+
 BATCH = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([2.0, -1.0])
 
 
@@ -35,7 +42,7 @@ def test_without_noise_it_finds_the_minimum(method):
     state = method.init()
     for _ in range(400):
         state = method.step(state, gradients(method, state, BATCH))
-    (weight,) = method.params(state).values()
+    (weight,) = centre(method, state).values()
     torch.testing.assert_close(weight.flatten()[:2], torch.tensor([2.0, -1.0]), rtol=0.02, atol=0.02)
 
 
@@ -133,3 +140,20 @@ def test_after_a_kill_no_release_is_forgotten(method, plan, tmp_path, monkeypatc
     run = tacit.train(method, BATCH, plan, checkpoint=tmp_path / "checkpoint", resume=True, on_step=seen.append)
     assert seen == list(range(5, 12))
     assert run.ledger.steps == 8 + 7  # 7 releases before the kill, 7 after it
+
+
+def test_a_state_alone_decides_what_comes_next(method):
+    """What a checkpoint keeps is enough: the same state and gradient give the same next state, in another object."""
+    state = method.step(method.init(), gradients(method, method.init(), BATCH))
+    again = copy.deepcopy(state)
+    gradient = gradients(method, state, BATCH)
+    one, other = method.params(method.step(state, gradient)), method.params(method.step(again, gradient))
+    assert all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_a_posterior_of_its_own_has_draws(method):
+    if isinstance(method, MakesPosterior):
+        posterior = method.posterior(method.init())
+        draw = next(iter(posterior))
+        assert len(posterior) > 1
+        assert {name: v.shape for name, v in draw.items()} == {n: p.shape for n, p in method.losses.params.items()}

@@ -10,6 +10,7 @@ from tacit.ledger import (
     FixedSizeSample,
     GaussianSumQuery,
     PoissonSample,
+    PosteriorSample,
     ShuffledStep,
     event_from_json,
     event_to_json,
@@ -27,6 +28,7 @@ positive = st.floats(1e-6, 1e6)
         FixedSizeSample(3, 10, (QUERY,)),
         BallsInBinsStep(7, (QUERY,)),
         ShuffledStep(7, (QUERY,)),
+        PosteriorSample(2.5, 0.1, exact=True),
     ],
 )
 def test_an_event_survives_json(event):

@@ -15,7 +15,7 @@ from conftest import classify
 import tacit
 from tacit.errors import BudgetError, InputError, LedgerError
 from tacit.ledger import Head
-from tacit.training import Checkpoint, read_checkpoint
+from tacit.training import Checkpoint, PrivateSum, read_checkpoint
 from tacit.training.trees import put_together, take_apart
 
 
@@ -217,9 +217,10 @@ def test_adaptive_clipping_goes_on_from_its_norm(method, data, plan, checkpoint)
     stopped(method, data, adaptive, checkpoint, 20)
     found = read_checkpoint(checkpoint, like=_example(method, adaptive))
     assert found.clip_norm != 0.3
-    tacit.train(method, data, adaptive, checkpoint=checkpoint, resume=True)
-    last = read_checkpoint(checkpoint, like=_example(method, adaptive))
-    assert abs(last.clip_norm / found.clip_norm - 1) < 0.9
+    engine = PrivateSum(method.losses, method.params(method.init()), adaptive)
+    engine.go_on(found)
+    assert engine.checkpoint(20, None).clip_norm == found.clip_norm
+    engine.close()
 
 
 def test_any_error_leaves_a_run_that_can_go_on(method, data, plan, checkpoint):

@@ -1,16 +1,19 @@
 """The Renyi accountant (paper B, theorem 3, L term; Mironov et al. 2019)."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.accountants.conversion import Conversion, epsilon_from_rdp
+from tacit.accountants.conversion import Conversion, conversion_cost, epsilon_from_rdp
 from tacit.accountants.guarantee import Guarantee
+from tacit.accountants.posterior_sample import pure_epsilon, taken_as_exact
 from tacit.accountants.renyi import ORDERS, renyi_curve
 from tacit.accountants.renyi_filter import filter_of
 from tacit.accountants.statement import check_ledger, statement
 from tacit.ledger import Ledger
 
 ROUNDING = 1e-10  # relative, added to the number; the moments are good to about 1e-12
+PRETENDED = "not a bound: a posterior sample came from a sampler that is not exact, and how near it comes is not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +34,27 @@ class RDPAccountant:
             return statement(ledger, accountant=self.name, epsilon=0.0, delta=delta, is_bound=True)
         if ledger.header.schedule == "adaptive":
             return self._filter_guarantee(ledger, delta)
+        ledger, pretended = taken_as_exact(ledger)
         curve = renyi_curve(ledger, self.orders, self.name)
         epsilon, _ = epsilon_from_rdp(curve, self.orders, delta, self.conversion)
-        return statement(ledger, accountant=self.name, epsilon=epsilon * (1 + ROUNDING), delta=delta, is_bound=True)
+        pure = pure_epsilon(ledger)
+        epsilon = min(epsilon, self._individual_filter(ledger, delta), math.inf if pure is None else pure)
+        also = (PRETENDED,) if pretended else ()
+        return statement(
+            ledger,
+            accountant=self.name,
+            epsilon=epsilon * (1 + ROUNDING),
+            delta=delta,
+            is_bound=not pretended,
+            also=also,
+        )
+
+    def _individual_filter(self, ledger: Ledger, delta: float) -> float:
+        """No record's own divergence has passed the filter's, so nobody has lost more (Feldman and Zrnic 2021)."""
+        order, divergence = ledger.header.filter_order, ledger.header.filter_divergence
+        if order is None or divergence is None:
+            return math.inf
+        return max(0.0, divergence + float(conversion_cost((order,), delta, self.conversion)[0]))
 
     def _filter_guarantee(self, ledger: Ledger, delta: float) -> Guarantee:
         opened = filter_of(ledger)

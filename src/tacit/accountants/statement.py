@@ -3,7 +3,7 @@
 import math
 from typing import Protocol
 
-from tacit.accountants.guarantee import Guarantee, check_delta
+from tacit.accountants.guarantee import Guarantee, Notion, check_delta
 from tacit.errors import RefusedError
 from tacit.ledger import BallsInBinsStep, Ledger, SamplingEvent
 
@@ -52,6 +52,8 @@ def assumptions(ledger: Ledger) -> tuple[str, ...]:
         sentences.append("hypothetical: no run was recorded")
     if ledger.header.randomness == "seeded":
         sentences.append("seeded randomness: not releasable")
+    if ledger.header.filter_order is not None:
+        sentences.append(f"an individual Renyi filter of order {ledger.header.filter_order:g} watched every record")
     if ledger.steps < ledger.planned_steps and ledger.header.schedule == "fixed":
         sentences.append("holds if the early stop ignored the outputs")
     if ledger.runs > 1 and ledger.header.schedule == "fixed":
@@ -70,18 +72,21 @@ def statement(
     is_bound: bool,
     lower: float | None = None,
     also: tuple[str, ...] = (),
+    notion: Notion = "dp",
+    percentile: float | None = None,
 ) -> Guarantee:
-    """A worst-case guarantee about this ledger, with its unit, its neighbours and its sentences."""
+    """A guarantee about this ledger (worst-case unless said), with its unit, its neighbours and its sentences."""
     if math.isnan(epsilon):
         raise ArithmeticError(f"{accountant} came to no number; nothing is reported")
     return Guarantee(
         epsilon=max(0.0, float(epsilon)),
         delta=delta,
-        notion="dp",
+        notion=notion,
         neighbours=ledger.header.neighbours,
         unit=ledger.header.unit,
         accountant=accountant,
         assumptions=assumptions(ledger) + also,
         is_bound=is_bound,
         lower=lower,
+        percentile=percentile,
     )

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 import typer
 
 from tacit.accountants import Guarantee, Refusal, guarantees
-from tacit.commands.output import console, guarantee_table, print_assumptions, print_json
+from tacit.accountants.bayesian import bayesian_guarantees
+from tacit.commands.output import console, evidence_table, guarantee_table, print_assumptions, print_json
 from tacit.errors import InputError
+from tacit.evidence import Evidence, Kind, check_bound, evidence_path, load_evidence
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, LedgerHeader, PoissonSample, read_ledger
 
 
@@ -21,27 +23,59 @@ def account(
     dataset_size: Annotated[int | None, typer.Option(help="What if: the declared number of records.")] = None,
     accountant: Annotated[list[str] | None, typer.Option(help="Only this accountant; may be repeated.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw epsilon(delta) and the trade-off curve to this file.")] = None,
+    bayesian: Annotated[
+        bool, typer.Option("--bayesian", help="Also what the run's private evidence says; not for publication.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what a run cost: every accountant's (epsilon, delta), or why it refuses."""
     ledger = _ledger(run, poisson, noise, steps, dataset_size)
-    results = guarantees(ledger, delta, only=accountant)
+    evidence = _evidence(run) if bayesian else []
     if plot is not None:
-        _draw(ledger, delta, plot)
+        _check_picture(plot)
+    results = guarantees(ledger, delta, only=accountant)
+    private = [(item, bayesian_guarantees(ledger, item, delta)) for item in evidence]
+    if plot is not None:
+        _draw(ledger, evidence, delta, plot)
     if json:
-        print_json({"guarantees": [result.to_json() for result in results]})
+        found: dict[str, Any] = {"guarantees": [result.to_json() for result in results]}
+        if bayesian:
+            found["private"] = {item.kind: [one.to_json() for one in said] for item, said in private}
+        print_json(found)
         return
     print_guarantees(ledger, results)
+    for item, said in private:
+        console.print()
+        console.print(evidence_table(said, f"Private: what the evidence of {item.records} {item.kind} says"))
+        print_assumptions(said)
 
 
-def _draw(ledger: Ledger, delta: float, path: Path) -> None:
-    from tacit.reports import draw_privacy
+def _evidence(run: Path | None) -> list[Evidence]:
+    """The evidence beside a run's ledger, each checked to belong to it."""
+    if run is None:
+        raise InputError("--bayesian needs the evidence of a run; name the run's folder")
+    paths = [path for kind in get_args(Kind) if (path := evidence_path(run, kind)).exists()]
+    if not paths:
+        raise InputError(f"{run} has no evidence beside its ledger; train with probes or --bayesian-evidence")
+    found = [load_evidence(path) for path in paths]
+    for item in found:
+        check_bound(item, run)
+    return found
 
+
+def _draw(ledger: Ledger, evidence: Sequence[Evidence], delta: float, path: Path) -> None:
+    from tacit.reports import draw_evidence, draw_privacy
+
+    draw_privacy(ledger, delta, path)
+    for item in evidence:
+        draw_evidence(ledger, item, delta, path.with_stem(f"{path.stem}-private-{item.kind}"))
+
+
+def _check_picture(path: Path) -> None:
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise InputError(f"--plot draws .png, .svg or .pdf, found {path.name!r}")
     if not path.parent.is_dir():
         raise InputError(f"--plot: the folder {path.parent} does not exist")
-    draw_privacy(ledger, delta, path)
 
 
 def print_guarantees(ledger: Ledger, results: Sequence[Guarantee | Refusal]) -> None:

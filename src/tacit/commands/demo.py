@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tacit.commands.breast_cancer import Split
     from tacit.evaluation import Reliability
     from tacit.ledger import Ledger
-    from tacit.posteriors import Draws, Point, Prediction
+    from tacit.posteriors import Posterior, Prediction
 
 EPSILON, DELTA = 1.0, 1e-5
 # Chosen from (n, features, epsilon) by a public rule before the data is read; docs/demo.md says which.
@@ -31,6 +31,9 @@ def demo(
     out: Annotated[
         Path | None, typer.Option(help="Where the model, ledger and picture go.", show_default=False)
     ] = None,
+    bayesian_evidence: Annotated[
+        bool, typer.Option("--bayesian-evidence", help="Gather private evidence, for tacit account --bayesian.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Train a private Bayesian classifier by DP-SGLD on real medical data, and say what it knows and what it cost."""
@@ -41,7 +44,7 @@ def demo(
             f"(scikit-learn's breast cancer data), epsilon {EPSILON:g}, delta {DELTA:g}.",
             highlight=False,
         )
-    outcome = _work(folder, quiet=json)
+    outcome = _work(folder, bayesian_evidence, quiet=json)
     if json:
         print_json(outcome.to_json())
     else:
@@ -67,7 +70,7 @@ class _Trained:
     """One private run on one split, and its predictions for the patients it has not seen."""
 
     ledger: "Ledger"
-    posterior: "Draws | Point"
+    posterior: "Posterior"
     prediction: "Prediction"
     labels: "Tensor"
     temperature: float
@@ -175,7 +178,7 @@ class _Outcome:
         )
 
 
-def _work(folder: Path, quiet: bool) -> _Outcome:
+def _work(folder: Path, evidence: bool, quiet: bool) -> _Outcome:
     import torch
 
     from tacit.accountants import calibrate_noise, guarantees
@@ -187,7 +190,8 @@ def _work(folder: Path, quiet: bool) -> _Outcome:
         runs = []
         for split in track(range(SPLITS), "training privately", disable=quiet, transient=True):
             home = folder if split == 0 else Path(elsewhere) / str(split)
-            runs.append(_train(breast_cancer.load(seed=split), home / "ledger.jsonl", noise))
+            kept = evidence and split == 0
+            runs.append(_train(breast_cancer.load(seed=split), home / "ledger.jsonl", noise, kept))
     probabilities = torch.cat([run.prediction.mean for run in runs])
     labels = torch.cat([run.labels for run in runs])
     calibration = reliability(probabilities, labels, bins=10)
@@ -199,7 +203,7 @@ def _work(folder: Path, quiet: bool) -> _Outcome:
     return _Outcome(folder, runs, calibration, where_sure, guarantees(runs[0].ledger, DELTA))
 
 
-def _train(data: "Split", ledger: Path, noise: float) -> _Trained:
+def _train(data: "Split", ledger: Path, noise: float, evidence: bool) -> _Trained:
     from torch import nn
     from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -209,7 +213,7 @@ def _train(data: "Split", ledger: Path, noise: float) -> _Trained:
     from tacit.mechanisms import ClipRecords, GaussianNoise
     from tacit.posteriors import predict
     from tacit.sampling import PoissonSampling
-    from tacit.training import TrainingPlan, train
+    from tacit.training import EvidencePlan, TrainingPlan, train
 
     def losses(model: nn.Module, batch: Any) -> Any:
         return binary_cross_entropy_with_logits(model(batch[0])[:, 0], batch[1].float(), reduction="none")
@@ -230,7 +234,9 @@ def _train(data: "Split", ledger: Path, noise: float) -> _Trained:
         assumptions=("feature bounds and the number of records were declared as public",),
     )
     private = (data.train_inputs, data.train_labels)
-    run = train(method, private, plan, keep_last=DRAWS, keep_every=APART)
+    held_out = (data.test_inputs, data.test_labels)
+    gathered = EvidencePlan(probes=held_out, probe_every=1, members=True) if evidence else None
+    run = train(method, private, plan, keep_last=DRAWS, keep_every=APART, evidence=gathered)
     prediction = predict(model, run.posterior, data.test_inputs, link="sigmoid")
     temperature = method.effective_temperature(noise * CLIP_NORM, plan.sampling.denominator)
     return _Trained(run.ledger, run.posterior, prediction, data.test_labels, temperature, _open_accuracy(data))

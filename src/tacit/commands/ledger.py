@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from tacit.commands.output import console, print_json
-from tacit.ledger import event_to_json, read_ledger, verify_ledger
+from tacit.ledger import PosteriorSample, event_to_json, read_ledger, verify_ledger
 
 app = typer.Typer(help="Look at a ledger, verify it, print its head.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -36,7 +36,7 @@ def show(run: Run, json: Json = False) -> None:
             ", ".join(f"{name} {value:g}" for name, value in facts.items()),
             ", ".join(f"{query.clip_norm:g}" for query in event.queries),
             ", ".join(f"{query.noise_stddev:g}" for query in event.queries),
-            f"{event.noise_multiplier:.6g}",
+            "" if isinstance(event, PosteriorSample) else f"{event.noise_multiplier:.6g}",
         )
     console.print(table)
 

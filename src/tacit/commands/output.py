@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.accountants import Guarantee, Refusal
+from tacit.accountants import Guarantee, Refusal, attack_probability
 
 console = Console()
 
@@ -50,6 +50,22 @@ def guarantee_table(results: Sequence[Guarantee | Refusal], title: str) -> Table
                 )
             case Refusal():
                 table.add_row(result.accountant, "refused", "", "", "", "", result.reason)
+    return table
+
+
+def evidence_table(results: Sequence[Guarantee | Refusal], title: str) -> Table:
+    """One row per statement about typical or single records, apart from the worst case, which none of them replaces."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column in ("accountant", "whom it is about", "epsilon", "delta", "best guess right"):
+        table.add_column(column, justify="left" if column in ("accountant", "whom it is about") else "right")
+    for result in results:
+        match result:
+            case Guarantee():
+                whom = "a typical record" if result.percentile is None else f"{result.percentile:.4%} of people"
+                guess = f"{attack_probability(result.epsilon, result.delta):.1%}"
+                table.add_row(result.accountant, whom, f"{result.epsilon:.4f}", f"{result.delta:g}", guess)
+            case Refusal():
+                table.add_row(result.accountant, result.reason, "refused", "", "")
     return table
 
 

@@ -1,8 +1,6 @@
 """MNIST from its four original files, in the folder that the environment variable TACIT_DATA names."""
 
 import gzip
-import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.errors import InputError
+from tacit.data.files import data_folder, read_original
 
 _SHA256 = {
     "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
@@ -36,22 +34,14 @@ def load_mnist(folder: str | Path | None = None) -> ImageData:
     Args:
         folder: where ``mnist/*.gz`` lie; by default the folder that TACIT_DATA names.
     """
-    place = folder if folder is not None else os.environ.get("TACIT_DATA")
-    if place is None:
-        raise InputError("the environment variable TACIT_DATA is not set; it names the folder that holds mnist/")
-    arrays = [_read(Path(place) / "mnist" / name, digest) for name, digest in _SHA256.items()]
+    place = data_folder(folder, "mnist")
+    arrays = [_read(place / name, digest) for name, digest in _SHA256.items()]
     return ImageData(*(torch.from_numpy(array if array.ndim == 1 else array[:, None]) for array in arrays))
 
 
 def _read(path: Path, digest: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]":
     """An idx file, checked against its published digest before it is unpacked."""
-    try:
-        packed = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; TACIT_DATA must name the data folder") from error
-    if hashlib.sha256(packed).hexdigest() != digest:
-        raise InputError(f"{path} is not the original file: its sha256 differs; fetch it again")
-    data = gzip.decompress(packed)
+    data = gzip.decompress(read_original(path, digest))
     dimensions = data[3]
     shape = np.frombuffer(data, ">u4", dimensions, offset=4).astype(int)
     return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape(shape).copy()

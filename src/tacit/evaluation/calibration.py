@@ -49,8 +49,7 @@ def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> Reliab
         >>> round(reliability(torch.tensor([[0.1, 0.9], [0.2, 0.8]]), torch.tensor([1, 1])).ece, 3)
         0.15
     """
-    if probabilities.dim() != 2 or len(probabilities) != len(labels) or len(labels) == 0:
-        raise InputError(f"probabilities {list(probabilities.shape)} need one label per row, found {len(labels)}")
+    check_probabilities(probabilities, labels)
     confidence, classes = probabilities.double().max(1)
     right = (classes == labels).double()
     index = (confidence * bins).ceil().long().clamp(1, bins) - 1  # bins are (k/M, (k+1)/M]
@@ -58,3 +57,11 @@ def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> Reliab
     accuracies = torch.zeros(bins, dtype=torch.float64).index_add_(0, index, right) / counts
     confidences = torch.zeros(bins, dtype=torch.float64).index_add_(0, index, confidence) / counts
     return Reliability(counts, accuracies, confidences)
+
+
+def check_probabilities(probabilities: Tensor, labels: Tensor) -> None:
+    """One row of probabilities and one class for each record."""
+    if probabilities.dim() != 2 or len(probabilities) != len(labels) or len(labels) == 0:
+        raise InputError(f"probabilities {list(probabilities.shape)} need one label per row, found {len(labels)}")
+    if int(labels.min()) < 0 or int(labels.max()) >= probabilities.shape[1]:
+        raise InputError(f"labels must lie in 0 to {probabilities.shape[1] - 1}, found {int(labels.max())}")

@@ -2,6 +2,7 @@
 
 from tacit.gradients.batches import count_records, take_records
 from tacit.gradients.clipped_sum import ClippedSum, GradientStrategy, clipped_sum
+from tacit.gradients.distances import gradient_distances
 from tacit.gradients.record_mixing import check_records_stay_apart, refuse_mixing_layers, replace_batch_norm
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "check_records_stay_apart",
     "clipped_sum",
     "count_records",
+    "gradient_distances",
     "refuse_mixing_layers",
     "replace_batch_norm",
     "take_records",

@@ -81,7 +81,7 @@ def _gradient_of_one(loss_of_one: LossOfOne, params: Vectors, record: Batch) -> 
 
 def clip_and_sum(gradients: Vectors, mechanism: GaussianSumMechanism) -> tuple[Vectors, Tensor]:
     """Clip records whose gradients are at hand and add them up, all in float64."""
-    flat = {name: value.detach().flatten(1).double() for name, value in gradients.items()}
+    flat = {name: value.detach().reshape(len(value), -1).double() for name, value in gradients.items()}
     squared_norms = torch.stack([value.square().sum(1) for value in flat.values()], dim=1)
     factors = mechanism.factors(squared_norms)
     sums: Vectors = {}

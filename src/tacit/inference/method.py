@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 from torch import Tensor, nn
 
 from tacit.losses import Losses, UserLosses
+from tacit.posteriors import Posterior
 
 Vectors = dict[str, Tensor]
 State = TypeVar("State")
@@ -48,6 +49,14 @@ class Tempered(Protocol):
 
     def effective_temperature(self, noise_stddev: float, denominator: float, step: int = 0) -> float:
         """The temperature at this step, if the sum has noise of this size."""
+
+
+@runtime_checkable
+class MakesPosterior(Protocol):
+    """A method whose state describes a whole posterior; the others leave their iterates as draws."""
+
+    def posterior(self, state: Any) -> Posterior:
+        """What has been learned by then."""
 
 
 # One small example of each method on the model and losses given: the contract tests run over these.

@@ -1,4 +1,4 @@
-"""What a ledger says happened: sampling events that hold Gaussian sum queries.
+"""What a ledger says happened: sampling events that hold Gaussian sum queries, and posterior samples.
 
 These are raw public facts (paper G, sections 2 and 3): which policy chose the records, and for each group of vectors
 what one record could do to the sum and how much noise was added to it. No conclusion is stored, and nothing that
@@ -163,9 +163,50 @@ class ShuffledStep:
         return merged_noise_multiplier(self.queries)
 
 
-SamplingEvent = PoissonSample | FixedSizeSample | BallsInBinsStep | ShuffledStep
+@dataclass(frozen=True, slots=True)
+class PosteriorSample:
+    """One draw from a posterior over all units, exp(power * sum of log-likelihoods) times the prior (Wang et al. 2015).
 
-_KINDS: dict[str, type[PoissonSample] | type[FixedSizeSample] | type[BallsInBinsStep] | type[ShuffledStep]] = {
+    Adding a unit multiplies the density by exp(power * l(theta)) over its mean, and l lies in an interval of length
+    ``log_likelihood_range`` whatever the unit and theta. So the privacy loss lies in an interval of length
+    power * range that holds 0: the draw is epsilon-DP with that epsilon, if it really comes from that density.
+
+    Args:
+        log_likelihood_range: how far one unit's log-likelihoods lie apart at most, over all units and parameters.
+        power: the log-likelihood's share, 1 for Bayes' rule.
+        exact: whether the draw comes from that density; a Markov chain that stops only comes close.
+
+    Example:
+        >>> PosteriorSample(log_likelihood_range=5.0, power=0.1, exact=True).epsilon
+        0.5
+    """
+
+    log_likelihood_range: float
+    power: float
+    exact: bool
+
+    kind: ClassVar[str] = "posterior_sample"
+    neighbours: ClassVar[Neighbours] = "add_remove"
+    queries: ClassVar[tuple[GaussianSumQuery, ...]] = ()
+
+    def __post_init__(self) -> None:
+        check_positive("log_likelihood_range", self.log_likelihood_range)
+        check_positive("power", self.power)
+        if not isinstance(self.exact, bool):
+            raise InputError(f"exact must be true or false, found {self.exact!r}")
+
+    @property
+    def epsilon(self) -> float:
+        """The pure epsilon of an exact draw."""
+        return self.power * self.log_likelihood_range
+
+
+SamplingEvent = PoissonSample | FixedSizeSample | BallsInBinsStep | ShuffledStep | PosteriorSample
+
+_KINDS: dict[
+    str,
+    type[PoissonSample] | type[FixedSizeSample] | type[BallsInBinsStep] | type[ShuffledStep],
+] = {
     PoissonSample.kind: PoissonSample,
     FixedSizeSample.kind: FixedSizeSample,
     BallsInBinsStep.kind: BallsInBinsStep,
@@ -176,6 +217,8 @@ _KINDS: dict[str, type[PoissonSample] | type[FixedSizeSample] | type[BallsInBins
 def event_to_json(event: SamplingEvent) -> dict[str, Any]:
     """The event as plain JSON values, under the name of its policy."""
     fields = {name: getattr(event, name) for name in event.__slots__ if name != "queries"}
+    if isinstance(event, PosteriorSample):
+        return {"sampling": event.kind, **fields}
     queries = [{name: getattr(query, name) for name in query.__slots__} for query in event.queries]
     return {"sampling": event.kind, **fields, "queries": queries}
 
@@ -183,9 +226,12 @@ def event_to_json(event: SamplingEvent) -> dict[str, Any]:
 def event_from_json(value: Mapping[str, Any]) -> SamplingEvent:
     """The inverse of :func:`event_to_json`; an unknown policy or field is refused by name."""
     kind = value.get("sampling")
-    if kind not in _KINDS:
-        raise LedgerError(f"unknown sampling event {kind!r}; this version reads {', '.join(sorted(_KINDS))}")
+    if kind not in (*_KINDS, PosteriorSample.kind):
+        known = ", ".join(sorted([*_KINDS, PosteriorSample.kind]))
+        raise LedgerError(f"unknown sampling event {kind!r}; this version reads {known}")
     try:
+        if kind == PosteriorSample.kind:
+            return PosteriorSample(**{name: item for name, item in value.items() if name != "sampling"})
         queries = tuple(GaussianSumQuery(**query) for query in value["queries"])
         fields = {name: item for name, item in value.items() if name not in ("sampling", "queries")}
         return _KINDS[kind](**fields, queries=queries)

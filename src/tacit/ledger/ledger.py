@@ -24,6 +24,8 @@ class LedgerHeader:
         epsilon, delta: the declared budget, or None.
         schedule: "fixed" if every event was fixed before the run, "adaptive" if noise, rate or stop may follow outputs.
         randomness: "seeded" marks a run that can be repeated, hence must never be released.
+        filter_order, filter_divergence: of an individual Renyi filter that left out every record whose own divergence
+            at this order would have passed the other number; None without one.
         assumptions: further sentences that every statement about this ledger has to repeat.
     """
 
@@ -35,6 +37,8 @@ class LedgerHeader:
     delta: float | None = None
     schedule: Schedule = "fixed"
     randomness: Randomness = "secure"
+    filter_order: float | None = None
+    filter_divergence: float | None = None
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -44,6 +48,8 @@ class LedgerHeader:
                 raise InputError(f"{name} must be one of {', '.join(get_args(allowed))}, found {getattr(self, name)!r}")
         if self.dataset_size is not None:
             check_count("dataset_size", self.dataset_size)
+        if (self.filter_order is None) != (self.filter_divergence is None):
+            raise InputError("filter_order and filter_divergence belong together: give both or neither")
 
 
 @dataclass(frozen=True, slots=True)

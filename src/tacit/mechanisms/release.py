@@ -99,6 +99,24 @@ class GaussianSumMechanism:
         unclipped = (norms <= self.norm).double() - _COUNT_BOUND  # NaN counts as clipped
         return {UNCLIPPED: unclipped.sum().reshape(1)}
 
+    def shares(self, squared_norms: Tensor) -> Tensor:
+        """How far each record moves the release, in units of the most that is charged for; private.
+
+        sqrt(sum_g (|clipped v_g| + slack C_g)^2 / s_g^2) over the same with |v_g| = C_g: rounding is allowed for.
+        """
+        rule = CLIPPING_RULES[self.clipping.rule]
+        moved = torch.zeros(len(squared_norms), dtype=torch.float64, device=squared_norms.device)
+        most = 0.0
+        for group, stddev, norms in zip(self.groups, self.stddevs, self._group_norms(squared_norms), strict=True):
+            bound = group.clip_norm * self.norm
+            clipped = torch.where(norms < math.inf, norms * rule(norms, bound), _NOTHING) / self.norm
+            moved += ((clipped + self.slack * group.clip_norm) / stddev).square()
+            most += (group.clip_norm * (1 + self.slack) / stddev) ** 2
+        if isinstance(self.clipping, AdaptiveClip):  # every record adds or subtracts one half
+            count = (_COUNT_BOUND / self.clipping.count_noise) ** 2
+            moved, most = moved + count, most + count
+        return (moved / most).sqrt().clamp(max=1.0)
+
     def zeros(self, device: torch.device) -> Vectors:
         """The sum over no records, in float64."""
         sums = {name: torch.zeros(shape, dtype=torch.float64, device=device) for name, shape in self.shapes.items()}

@@ -1,6 +1,6 @@
 """A posterior is something that yields parameters. It is made of released numbers, so it may be kept and shared."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -57,7 +57,7 @@ class Draws:
             yield {name: value[index] for name, value in self.vectors.items()}
 
     def save(self, path: str | Path) -> None:
-        _save(self.vectors, "draws", path, chains=self.chains)
+        save_vectors(self.vectors, "draws", path, chains=str(self.chains))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Point:
         yield self.vectors
 
     def save(self, path: str | Path) -> None:
-        _save(self.vectors, "point", path)
+        save_vectors(self.vectors, "point", path)
 
 
 def combine(posteriors: Iterable[Posterior]) -> Draws:
@@ -86,28 +86,31 @@ def combine(posteriors: Iterable[Posterior]) -> Draws:
     return Draws.of([draw for member in members for draw in member], len(members) if equal else 1)
 
 
+# How each kind is made from what its file holds: its vectors and the facts beside them.
+LOADERS: dict[str, Callable[[Vectors, Mapping[str, str]], Posterior]] = {
+    "draws": lambda vectors, facts: Draws(vectors, int(facts.get("chains", 1))),
+    "point": lambda vectors, facts: Point(vectors),
+}
+
+
 def load_posterior(path: str | Path) -> Posterior:
     """Read a posterior back. Safetensors hold numbers only, so a hostile file cannot run code (failure-modes F20)."""
     try:
         with safe_open(str(path), framework="pt") as file:
             facts = file.metadata() or {}
-            kind = facts.get("tacit_posterior")
             vectors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path} is not a readable posterior: {error}") from error
-    match kind:
-        case "draws":
-            return Draws(vectors, int(facts.get("chains", 1)))
-        case "point":
-            return Point(vectors)
-        case "swag":
-            from tacit.posteriors.swag import SWAG  # which is made of the classes above
-
-            return SWAG.from_file(vectors, facts)
-        case _:
-            raise InputError(f"{path} holds no Tacit posterior (its kind is {kind!r})")
+    kind = facts.get("tacit_posterior")
+    if kind not in LOADERS:
+        raise InputError(f"{path} holds no Tacit posterior (its kind is {kind!r})")
+    try:
+        return LOADERS[kind](vectors, facts)
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{path} holds no whole {kind} posterior: {error}") from error
 
 
-def _save(vectors: Vectors, kind: str, path: str | Path, **facts: int) -> None:
-    metadata = {"tacit_posterior": kind, **{name: str(value) for name, value in facts.items()}}
-    save_file({name: value.contiguous() for name, value in vectors.items()}, str(path), metadata)
+def save_vectors(vectors: Mapping[str, Tensor], kind: str, path: str | Path, **facts: str) -> None:
+    save_file(
+        {name: value.contiguous() for name, value in vectors.items()}, str(path), {"tacit_posterior": kind, **facts}
+    )

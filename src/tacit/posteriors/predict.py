@@ -1,21 +1,35 @@
 """Predictions averaged over a posterior, with what they do not know taken apart.
 
 With p_s the class probabilities of draw s and p their mean, the total uncertainty is the entropy H(p); the data's share
-is the mean of H(p_s); the difference, the mutual information, is what more knowledge of the weights would remove.
+is the mean of H(p_s); the difference, the mutual information, is what more knowledge of the weights would remove. For
+numbers and counts the variance is taken apart in the same way (``posteriors/regression``).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 
 from tacit.errors import InputError
-from tacit.posteriors.posterior import Posterior
+from tacit.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    HeteroscedasticGaussian,
+    LearnedGaussian,
+    Likelihood,
+    Poisson,
+)
+from tacit.posteriors.dropout import DropoutPosterior
+from tacit.posteriors.posterior import Posterior, Vectors
+from tacit.posteriors.regression import RegressionPrediction, check_levels, summarise
 
 Link = Literal["softmax", "sigmoid"]
+Numbers = Gaussian | LearnedGaussian | HeteroscedasticGaussian | Poisson
+DEFAULT_LEVELS = (0.025, 0.5, 0.975)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +56,51 @@ class Prediction:
         return self.mean.max(1).values
 
 
+@overload
 def predict(
-    model: nn.Module, posterior: Posterior, inputs: Any, *, link: Link = "softmax", batch_size: int = 1024
-) -> Prediction:
+    model: nn.Module,
+    posterior: Posterior,
+    inputs: Any,
+    *,
+    link: Link = "softmax",
+    likelihood: Categorical | Bernoulli | None = None,
+    levels: Sequence[float] = DEFAULT_LEVELS,
+    batch_size: int = 1024,
+) -> Prediction: ...
+
+
+@overload
+def predict(
+    model: nn.Module,
+    posterior: Posterior,
+    inputs: Any,
+    *,
+    link: Link = "softmax",
+    likelihood: Numbers,
+    levels: Sequence[float] = DEFAULT_LEVELS,
+    batch_size: int = 1024,
+) -> RegressionPrediction: ...
+
+
+def predict(
+    model: nn.Module,
+    posterior: Posterior,
+    inputs: Any,
+    *,
+    link: Link = "softmax",
+    likelihood: Likelihood | None = None,
+    levels: Sequence[float] = DEFAULT_LEVELS,
+    batch_size: int = 1024,
+) -> Prediction | RegressionPrediction:
     """Predict with every draw and average, streaming over draws and inputs in bounded memory.
 
     Args:
-        model: maps a batch of inputs to logits: [inputs, classes], or [inputs] or [inputs, 1] with link="sigmoid".
+        model: maps a batch of inputs to logits: [inputs, classes], or [inputs] or [inputs, 1] with link="sigmoid"; or
+            to what the likelihood reads.
         inputs: a tensor whose first dimension counts inputs.
+        likelihood: what outputs mean; it takes the place of the link. Numbers and counts give a
+            :class:`RegressionPrediction`.
+        levels: of the quantiles of numbers and counts.
 
     Example:
         >>> from tacit.posteriors import Point
@@ -60,37 +111,53 @@ def predict(
     """
     if not isinstance(inputs, Tensor) or inputs.dim() == 0:
         raise InputError(f"inputs must be a tensor of records, found {type(inputs).__name__}")
+    reader = likelihood or (Categorical() if link == "softmax" else Bernoulli())
+    starts = range(0, len(inputs), batch_size)
+    batches = [(start, inputs[start : start + batch_size]) for start in starts]
     with torch.no_grad(), _evaluating(model):
-        starts = range(0, len(inputs), batch_size)
-        parts = [_predict_batch(model, posterior, inputs[start : start + batch_size], link) for start in starts]
-    return Prediction(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        if isinstance(reader, Categorical | Bernoulli):
+            parts = [_classes(_outputs(model, posterior, batch, start), reader) for start, batch in batches]
+            return Prediction(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        chosen = check_levels(levels)
+        numbers = [_numbers(_outputs(model, posterior, batch, start), reader, chosen) for start, batch in batches]
+        mean, data, spread, quantiles = (torch.cat(column) for column in zip(*numbers, strict=True))
+        return RegressionPrediction(mean, data, spread, quantiles, chosen)
 
 
-def _predict_batch(model: nn.Module, posterior: Posterior, inputs: Tensor, link: Link) -> tuple[Tensor, Tensor, Tensor]:
+def _outputs(model: nn.Module, posterior: Posterior, inputs: Tensor, start: int) -> Iterator[tuple[Tensor, Vectors]]:
+    """The outputs of each draw and its parameters, one draw at a time."""
+    for draw, params in enumerate(posterior):
+        with posterior.running(model, draw, start) if isinstance(posterior, DropoutPosterior) else nullcontext():
+            outputs: Tensor = torch.func.functional_call(model, params, (inputs,))
+        yield outputs, params
+
+
+def _classes(
+    outputs: Iterator[tuple[Tensor, Vectors]], likelihood: Categorical | Bernoulli
+) -> tuple[Tensor, Tensor, Tensor]:
     mean: Tensor | None = None
     data_entropy: Tensor | None = None
-    for params in posterior:
-        outputs = torch.func.functional_call(model, params, (inputs,))
-        probabilities = _probabilities(outputs, link)
+    draws = 0
+    for output, _ in outputs:
+        probabilities = likelihood.probabilities(output)
         entropy = _entropy(probabilities)
         mean = probabilities if mean is None else mean + probabilities
         data_entropy = entropy if data_entropy is None else data_entropy + entropy
+        draws += 1
     if mean is None or data_entropy is None:
         raise InputError("the posterior holds no draw")
-    mean, data_entropy = mean / len(posterior), data_entropy / len(posterior)
+    mean, data_entropy = mean / draws, data_entropy / draws
     total = _entropy(mean)
     return mean, total, (total - data_entropy).clamp(min=0)
 
 
-def _probabilities(outputs: Tensor, link: Link) -> Tensor:
-    if link == "softmax":
-        if outputs.dim() != 2 or outputs.shape[1] < 2:
-            raise InputError(f"softmax needs logits of shape [inputs, classes], found {list(outputs.shape)}")
-        return outputs.softmax(1)
-    one = outputs.reshape(len(outputs), -1)
-    if one.shape[1] != 1:
-        raise InputError(f"sigmoid needs one logit per input, found {one.shape[1]}")
-    return torch.cat([torch.sigmoid(-one), torch.sigmoid(one)], dim=1)
+def _numbers(
+    outputs: Iterator[tuple[Tensor, Vectors]], likelihood: Numbers, levels: tuple[float, ...]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    pairs = [likelihood.moments(output, params) for output, params in outputs]
+    if not pairs:
+        raise InputError("the posterior holds no draw")
+    return summarise(torch.stack([m for m, _ in pairs]), torch.stack([v for _, v in pairs]), likelihood, levels)
 
 
 def _entropy(probabilities: Tensor) -> Tensor:

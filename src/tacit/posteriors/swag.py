@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from tacit.errors import InputError, check_count
-from tacit.posteriors.posterior import Draws, Posterior, Vectors
+from tacit.posteriors.posterior import LOADERS, Draws, Posterior, Vectors
 
 
 @final
@@ -93,3 +93,6 @@ class SWAG:
             part, _, own = name.partition(".")
             parts[part][own] = value
         return cls(**parts, draws=int(facts["draws"]), seed=int(facts["seed"]))
+
+
+LOADERS["swag"] = SWAG.from_file

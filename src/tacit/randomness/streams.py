@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 
 from tacit.errors import InputError
 
-Purpose = Literal["sampling", "noise"]
-_PURPOSES: dict[Purpose, int] = {"sampling": 1, "noise": 2}
+Purpose = Literal["sampling", "noise", "layers"]
+_PURPOSES: dict[Purpose, int] = {"sampling": 1, "noise": 2, "layers": 3}
 _PART = 1 << 18
 _ZEROS = memoryview(bytes(8 * _PART))
 _MANTISSA = (1 << 52) - 1

@@ -17,10 +17,14 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class DrawnRows:
-    """The rows of a sample. ``sizes`` gives the rows of each clipped mean, in order; None: every row by itself."""
+    """The rows of a sample. ``sizes`` gives the rows of each clipped mean, in order; None: every row by itself.
+
+    ``units`` are the units that were drawn, where each is one clipped mean.
+    """
 
     rows: Indices
     sizes: Indices | None = None
+    units: Indices | None = None
 
 
 class UnitOfPrivacy(Protocol):

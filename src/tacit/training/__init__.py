@@ -1,6 +1,9 @@
 """Putting it together: sample, clip, add noise, record; for the user's own loop or for an inference method."""
 
 from tacit.training.checkpoints import Checkpoint, read_checkpoint
+from tacit.training.evidence import EvidencePlan
+from tacit.training.individual_filter import IndividualFilter
+from tacit.training.one_posterior_sample import hybrid, one_posterior_sample
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_gradient import PrivateGradient
 from tacit.training.private_sum import PrivateSum
@@ -10,11 +13,15 @@ from tacit.training.train import Run, train
 __all__ = [
     "Checkpoint",
     "DataSource",
+    "EvidencePlan",
+    "IndividualFilter",
     "PrivateGradient",
     "PrivateSum",
     "Run",
     "Sample",
     "TrainingPlan",
+    "hybrid",
+    "one_posterior_sample",
     "read_checkpoint",
     "train",
 ]

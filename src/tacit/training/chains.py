@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 
 from tacit.errors import InputError, check_count
-from tacit.inference import InferenceMethod
-from tacit.posteriors import Draws, Point
+from tacit.inference import InferenceMethod, MakesPosterior
+from tacit.posteriors import Draws, Point, Posterior
 
 State = TypeVar("State")
 Vectors = dict[str, Tensor]
@@ -95,7 +95,9 @@ class Chains(Generic[State]):
             kept.extend(Draws({name: value.to(device[name]) for name, value in vectors.items()}) if vectors else ())
 
     @property
-    def posterior(self) -> Draws | Point:
+    def posterior(self) -> Posterior:
+        if isinstance(self.method, MakesPosterior) and len(self.methods) == 1:
+            return self.method.posterior(self.state)
         draws = [draw for kept in self.kept for draw in kept]
         return Point(draws[0]) if len(draws) == 1 else Draws.of(draws, chains=len(self.kept))
 

@@ -15,6 +15,7 @@ from tacit.mechanisms import Clipping, GaussianNoise
 from tacit.randomness import Randomness
 from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
 from tacit.training.checkpoints import read_checkpoint
+from tacit.training.evidence import EvidencePlan
 from tacit.training.plan import BLOCK, TrainingPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.samples import Augment, Collate, DataSource, Sample
@@ -73,6 +74,7 @@ class PrivateGradient:
         assumptions: tuple[str, ...] = (),
         randomness: Randomness | None = None,
         example: Batch | None = None,
+        evidence: EvidencePlan | None = None,
     ) -> None:
         plan = TrainingPlan(
             sampling=sampling,
@@ -90,7 +92,9 @@ class PrivateGradient:
             assumptions=assumptions,
         )
         self._losses = ModelLosses(model, losses)
-        self._engine = PrivateSum(self._losses, self._losses.params, plan, randomness=randomness, example=example)
+        self._engine = PrivateSum(
+            self._losses, self._losses.params, plan, randomness=randomness, example=example, evidence=evidence
+        )
 
     @property
     def ledger(self) -> Ledger:

@@ -1,6 +1,7 @@
 """The engine: charge the ledger, draw records, clip and sum, add noise. In that order, for every method alike."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -17,10 +18,12 @@ from tacit.gradients.batches import map_tensors
 from tacit.ledger import Charge, Ledger, LedgerFile
 from tacit.losses import Batch, Losses, ModelLosses
 from tacit.mechanisms import GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
-from tacit.randomness import Randomness
+from tacit.randomness import Randomness, random_layers
 from tacit.sampling import Records
 from tacit.sampling.units import Indices
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
+from tacit.training.evidence import EvidencePlan, Recorder
+from tacit.training.individual_filter import FilteredRun, IndividualFilter, filter_header
 from tacit.training.plan import TrainingPlan
 from tacit.training.samples import DataSource, Sample
 
@@ -34,6 +37,8 @@ class PrivateSum:
         plan: the public facts of the run.
         randomness: secure unless a seeded one is given, which marks the ledger.
         stddev: a method's own noise on the sum at each step, in place of the plan's.
+        individual_filter: leave out every record whose own budget is used up.
+        evidence: what private evidence about records to gather beside the ledger.
         example: a public batch on which to check that records stay apart; generated from the schema by default.
     """
 
@@ -46,8 +51,14 @@ class PrivateSum:
         randomness: Randomness | None = None,
         stddev: Callable[[int], float] | None = None,
         example: Batch | None = None,
+        evidence: EvidencePlan | None = None,
+        individual_filter: IndividualFilter | None = None,
     ) -> None:
         self.plan = plan
+        self._individual_filter = individual_filter
+        self._filtered: FilteredRun | None = None
+        self._evidence = evidence
+        self._recorders: list[Recorder] = []
         self._losses = losses
         self._params = params
         self._randomness = randomness or Randomness()
@@ -59,7 +70,10 @@ class PrivateSum:
         self._mechanism = self._build_mechanism()
         if isinstance(losses, ModelLosses):
             refuse_mixing_layers(losses.model)
-        self.ledger_file = LedgerFile(plan.ledger, plan.header(self._randomness), plan.versions())
+        header = plan.header(self._randomness)
+        if individual_filter is not None:
+            header = filter_header(header, individual_filter, plan, self._mechanism_at(0))
+        self.ledger_file = LedgerFile(plan.ledger, header, plan.versions())
 
     @property
     def ledger(self) -> Ledger:
@@ -84,11 +98,15 @@ class PrivateSum:
         if source.views is not None and not isinstance(self.plan.unit, Records):
             raise InputError("views are averaged per record; with users or microbatches give the rows themselves")
         self._check_schema(source)
+        if self._evidence is not None:
+            self._recorders = self._evidence.open(self._losses, self.plan, steps, units)
+        if self._individual_filter is not None:
+            self._filtered = FilteredRun(self._individual_filter, self._losses, self.plan, source, self.ledger)
         if self.plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
             self._gate = BudgetGate(self.plan.budget, plan=self._charges(first, self._whole_passes(steps - first)))
         blocks: list[tuple[int, int]] = []
         drawn_units = self._draw_charged(units, first, steps - first, blocks)
-        rows = (self.plan.unit.rows_of(drawn, len(source), users) for drawn in drawn_units)
+        rows = (replace(self.plan.unit.rows_of(drawn, len(source), users), units=drawn) for drawn in drawn_units)
         self._declare(first, steps)
         begun = 0
         try:
@@ -96,9 +114,11 @@ class PrivateSum:
                 begun += 1
                 sizes = None if drawn.sizes is None else drawn.sizes.tolist()
                 step = first + begun - 1
-                yield Sample(data, sizes, source.views, step, self._mechanism_at(step))
+                yield Sample(data, sizes, source.views, step, self._mechanism_at(step), drawn.units)
         finally:
             self._settle(blocks, begun)
+            for recorder in self._recorders:
+                recorder.save(self.ledger_file.head)
 
     def _draw_charged(self, units: int, first: int, steps: int, blocks: list[tuple[int, int]]) -> Iterator[Indices]:
         """The drawn units of each step; a block is charged, and noted in ``blocks``, before its first draw."""
@@ -116,15 +136,20 @@ class PrivateSum:
         sample.released = True
         if isinstance(self._losses, ModelLosses):
             refuse_mixing_layers(self._losses.model)  # the user may have called model.train() since
-        total = clipped_sum(
-            self._losses,
-            params,
-            sample.data,
-            sample.mechanism,
-            chunk=self.plan.physical_batch,
-            sizes=sample.sizes,
-            views=sample.views,
-        )
+        with random_layers(self._randomness, next(iter(params.values())).device):
+            if self._filtered is not None:
+                self._filtered.admit(sample, params)
+            total = clipped_sum(
+                self._losses,
+                params,
+                sample.data,
+                sample.mechanism,
+                chunk=self.plan.physical_batch,
+                sizes=sample.sizes,
+                views=sample.views,
+            )
+            for recorder in self._recorders:
+                recorder.observe(sample, params, total.squared_norms)
         return sample.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
 
     def checkpoint(self, step: int, content: Any) -> Checkpoint:

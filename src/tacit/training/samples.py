@@ -33,6 +33,7 @@ class Sample:
     views: int | None
     step: int
     mechanism: GaussianSumMechanism
+    units: Indices | None = None
     released: bool = False
 
     def __repr__(self) -> str:
@@ -83,6 +84,14 @@ class DataSource:
         if tensors is not None:
             return self._prepare(take_records(tensors, slice(0, 1)))
         return self._prepare((self.collate or default_collate)([self.rows[0]]))
+
+    def all(self) -> Batch:
+        """Every row, for data that is small enough to be held at once."""
+        tensors = _tensors(self.rows)
+        rows = tensors if tensors is not None else (self.collate or default_collate)([*self.rows])
+        batch = self._prepare(rows)
+        assert batch is not None  # an empty data set was refused
+        return batch
 
     def batches(self, draws: Iterator[DrawnRows]) -> Iterator[tuple[Batch | None, DrawnRows]]:
         """The data of each draw, in order; None where nothing was drawn."""

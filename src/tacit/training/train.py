@@ -14,10 +14,12 @@ from tacit.inference import FollowsPlannedNoise, InferenceMethod, Tempered
 from tacit.ledger import Ledger
 from tacit.losses import Batch
 from tacit.mechanisms import AdaptiveClip
-from tacit.posteriors import Draws, Point
+from tacit.posteriors import Draws, Posterior
 from tacit.randomness import Randomness
 from tacit.training.chains import Chains, Keeping
 from tacit.training.checkpoints import Checkpoint, read_checkpoint
+from tacit.training.evidence import EvidencePlan
+from tacit.training.individual_filter import IndividualFilter
 from tacit.training.interrupts import between_steps
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_sum import PrivateSum
@@ -34,7 +36,7 @@ class Run:
     None for a method that samples none.
     """
 
-    posterior: Draws | Point
+    posterior: Posterior
     ledger: Ledger
     state: Any
     effective_temperature: float | None = None
@@ -42,7 +44,7 @@ class Run:
     @property
     def summary(self) -> str:
         """A few lines to print after a run."""
-        kept = f"{len(self.posterior)} draws" if isinstance(self.posterior, Draws) else "a point"
+        kept = f"{len(self.posterior)} draws" if len(self.posterior) > 1 else "a point"
         chains = f" of {self.posterior.chains} chains" if isinstance(self.posterior, Draws) else ""
         lines = [f"kept: {kept}{chains}", f"steps charged in the ledger: {self.ledger.steps}"]
         if self.effective_temperature is not None:
@@ -63,6 +65,8 @@ def train(
     starts: Sequence[Mapping[str, Tensor]] | None = None,
     randomness: Randomness | None = None,
     example: Batch | None = None,
+    evidence: EvidencePlan | None = None,
+    individual_filter: IndividualFilter | None = None,
     progress: bool = False,
     on_step: Callable[[int], None] | None = None,
     checkpoint: str | Path | None = None,
@@ -75,11 +79,14 @@ def train(
         method: how released gradients become a posterior.
         dataset: tensors, a data set, or a :class:`DataSource`.
         keep_last: how many of the last iterates are kept as draws; 1 keeps a point. Keeping more costs nothing more.
+            A method that makes its own posterior (variational inference, MC dropout) keeps none.
         keep_every: the distance between kept iterates.
         keep: which steps of a chain may be kept, such as ``CyclicalStep(...).samples``.
         chains: how often the method runs, plan.steps each. Every chain is charged: calibrate the noise for
             ``plan.charged_steps(chains)`` steps.
         starts: the parameters at which each chain begins; different ones make SGD a deep ensemble.
+        evidence: private evidence about records to gather beside the ledger, for Bayesian and individual accounting.
+        individual_filter: leave out every record whose own budget is used up; costs a pass over all records per step.
         progress: show a progress bar.
         checkpoint: a file to go on from after a stop or a crash; also written when an error or a signal ends the run.
         checkpoint_every: the steps between checkpoints. A crash loses the steps since the last one, which are paid for
@@ -90,7 +97,7 @@ def train(
     several = Chains(method, plan.steps, Keeping(keep_last, keep_every, keep), chains, starts)
     check_count("checkpoint_every", checkpoint_every)
     found = _found_checkpoint(checkpoint, resume, several, plan)
-    with closing(_engine(several, plan, randomness, example)) as engine:
+    with closing(_engine(several, plan, randomness, example, evidence, individual_filter)) as engine:
         _tell_noise(several, engine)
         if found is not None:
             engine.go_on(found)
@@ -127,7 +134,12 @@ def _run(
 
 
 def _engine(
-    chains: Chains[State], plan: TrainingPlan, randomness: Randomness | None, example: Batch | None
+    chains: Chains[State],
+    plan: TrainingPlan,
+    randomness: Randomness | None,
+    example: Batch | None,
+    evidence: EvidencePlan | None,
+    individual_filter: IndividualFilter | None,
 ) -> PrivateSum:
     denominator = plan.sampling.denominator
 
@@ -138,7 +150,16 @@ def _engine(
         return value
 
     own = stddev if chains.noise_stddev(0, denominator) is not None else None
-    return PrivateSum(chains.method.losses, chains.params, plan, randomness=randomness, stddev=own, example=example)
+    return PrivateSum(
+        chains.method.losses,
+        chains.params,
+        plan,
+        randomness=randomness,
+        stddev=own,
+        example=example,
+        evidence=evidence,
+        individual_filter=individual_filter,
+    )
 
 
 def _found_checkpoint(

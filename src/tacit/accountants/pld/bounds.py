@@ -70,7 +70,12 @@ def delta_curve(events: Sequence[PoissonGaussian], epsilons: Floats) -> tuple[Fl
         return _closed_form(steps, wanted)
     remove = curve_bounds(steps, "remove", wanted, np.zeros(len(wanted)))
     add = curve_bounds(steps, "add", wanted, remove[0])
-    return np.maximum(remove[0], add[0]), np.maximum(remove[1], add[1])
+    lower, upper = np.maximum(remove[0], add[0]), np.maximum(remove[1], add[1])
+    # delta falls: each bound serves its neighbours, too
+    order = np.argsort(wanted, kind="stable")
+    lower[order] = np.maximum.accumulate(lower[order][::-1])[::-1]
+    upper[order] = np.minimum.accumulate(upper[order])
+    return lower, upper
 
 
 def _check_epsilon(epsilon: float) -> None:

@@ -22,8 +22,9 @@ import numpy as np
 
 from tacit.accountants.pld.events import Floats, Steps
 from tacit.accountants.pld.loss import UNIT
-from tacit.accountants.pld.moments import Complexes, Line, Moments, moments_on_line
+from tacit.accountants.pld.moments import Line, Moments, moments_on_line
 from tacit.accountants.pld.saddle import Cumulants, Direction, tilt_of
+from tacit.accountants.pld.waves import Complexes
 from tacit.errors import RefusedError
 
 _CHUNK = 2_000_000
@@ -99,7 +100,7 @@ def contour(steps: Steps, direction: Direction, shape: Shape) -> Contour:
         log_ratio, relative_error = compose(moments, steps.counts)
         log_scale = float(steps.counts @ moments.log_peak)
         # the moments at the peak are known to a relative error of their own
-        doubt = steps.counts @ (np.log1p(2 * moments.errors[:, 0]) + 2e-15 * np.abs(moments.log_peak))
+        doubt = steps.counts @ (np.log1p(2 * moments.peak_error) + 2e-15 * np.abs(moments.log_peak))
         relative_error = relative_error + np.expm1(min(float(doubt), 1.0)) * (np.exp(log_ratio.real) + relative_error)
     if direction == "add":
         log_ratio = log_ratio.conj()  # a = -z runs downwards when z runs upwards
@@ -113,17 +114,28 @@ def compose(moments: Moments, counts: Floats) -> tuple[Complexes, Floats]:
 
     |prod M'^n - prod M^n| <= prod (|M'| + e)^n - prod |M'|^n when every |M - M'| <= e, and no true |M| exceeds 1.
     """
-    moduli = np.maximum(np.abs(moments.ratios), 1e-300)
-    logs: Complexes = counts.astype(np.complex128) @ np.log(np.where(moduli > 1e-300, moments.ratios, 1e-300))
-    growth = counts @ np.log1p(moments.errors / moduli)
-    rounding = 8 * UNIT * (counts @ (np.abs(np.log(moduli)) + math.pi) + 8)
-    size = logs.real
+    logs, moduli = log1p(moments.excess)
+    growth = counts @ np.log1p((moments.errors + 4 * UNIT * (moduli < 0.5)) / moduli)
+    rounding = (8 + len(counts)) * UNIT * (counts @ (np.abs(logs) + np.abs(moments.excess)) + 1)
+    total: Complexes = counts.astype(np.complex128) @ logs
+    size = total.real
     error = np.where(
         growth < 1e-2,
         np.exp(size) * np.expm1(np.minimum(growth, 1.0)),
         np.minimum(np.exp(np.minimum(size + growth, 1.0)), 1 + np.exp(size)),
     )
-    return logs, error + np.exp(size) * rounding
+    return total, error + np.exp(size) * rounding
+
+
+def log1p(excess: Complexes) -> tuple[Complexes, Floats]:
+    """log(1 + excess) with the digits of a small excess kept, and |1 + excess|."""
+    x, y = excess.real, excess.imag
+    moduli = np.maximum(np.hypot(1 + x, y), 1e-300)
+    result = np.empty(excess.shape, dtype=np.complex128)
+    near = np.maximum(2 * x + x**2 + y**2, -0.9)
+    result.real = np.where(moduli < 0.5, np.log(moduli), 0.5 * np.log1p(near))
+    result.imag = np.arctan2(y, 1 + x)
+    return result, moduli
 
 
 def _series(

@@ -18,9 +18,9 @@ from tacit.accountants.pld.events import Floats, Steps
 from tacit.accountants.pld.lattice import Law, from_above
 from tacit.accountants.pld.loss import UNIT
 from tacit.accountants.pld.merging import from_below
-from tacit.accountants.pld.moments import Complexes
 from tacit.accountants.pld.saddle import Direction
 from tacit.accountants.pld.tails import Tails
+from tacit.accountants.pld.waves import Complexes
 
 _MOST_EXPONENT = 500.0
 
@@ -76,11 +76,12 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The lattice asked for: spacing, number of cells of one step, and the epsilons of interest."""
+    """The lattice asked for: spacing, number of cells of one step, the least epsilon and the one of most interest."""
 
     width: float
     number: int
     least: float
+    aim: float
     log_delta: float
 
 
@@ -96,7 +97,8 @@ def grid(steps: Steps, direction: Direction, frame: Frame, most_size: int) -> Gr
     # losses are bottom + i h, i = sum of +-k; the window of i that is kept starts just below the least epsilon
     start = math.floor((frame.least - bottom) / width) - 3
     tails = Tails(above, counts, sign, width)
-    window = tails.window(start, frame.log_delta, most_size)
+    aim = max(start, math.floor((frame.aim - bottom) / width))
+    window = tails.window(start, aim, frame.log_delta, most_size)
     if window is None:
         return None
     size, tilt = window.size, window.tilt

@@ -10,18 +10,18 @@ from tacit.accountants.pld.events import Bracket, Floats, Steps
 from tacit.accountants.pld.grid import Frame, Grid, grid
 from tacit.accountants.pld.saddle import Direction
 from tacit.accountants.pld.search import crossing, total_variation
-from tacit.accountants.pld.shape import tolerance
+from tacit.accountants.pld.shape import enough, tolerance
 from tacit.accountants.pld.sketch import Sketch
 from tacit.errors import RefusedError
 
 Mask = NDArray[np.bool_]
 
-MOST_KINDS = 6
+MOST_KINDS = 64
 FIRST = 500  # cells of one step in the first lattice
-CHEAP = 40_000  # cells up to which no contour is faster
+CHEAP = 16_000  # cells up to which no contour is likely to be faster
 MOST = 2**19
 _ROUNDS = 7
-_TABLES = 40  # lattices of one curve
+_TABLES = 12  # lattices of one curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class Rare:
     def serves(steps: Steps) -> bool:
         return 0 < steps.size <= MOST_KINDS and steps.gaussian_square == 0
 
-    def _grid(self, number: int, low: float, high: float, log_delta: float) -> Grid | None:
-        """A lattice for epsilons from ``low`` to ``high``.
+    def _grid(self, number: int, low: float, high: float, aim: float, log_delta: float) -> Grid | None:
+        """A lattice for epsilons from ``low`` to ``high``, best at ``aim``.
 
         Removing: a loss beyond ``high`` plus all that the other steps may take off decides alone, where the tails are
         exact. Adding: below ``low`` minus all that the others may add, a loss does not matter.
         """
-        frame = Frame(self._reach(low, high, log_delta) / number, number, low, log_delta)
+        frame = Frame(self._reach(low, high, log_delta) / number, number, low, aim, log_delta)
         return grid(self.steps, self.direction, frame, 4 * MOST)
 
     def _reach(self, low: float, high: float, log_delta: float) -> float:
@@ -64,23 +64,26 @@ class Rare:
 
     def _cells(self, epsilon: float, slope: float, log_delta: float) -> int:
         """About how many cells a narrow bracket takes: a lattice adds a variance of h min(h/6, E u) at each step."""
-        room = 4 * tolerance(epsilon) / slope
+        room = 1.5 * enough(epsilon) / slope
         mean = 2 * float(self.steps.counts @ self.steps.probabilities)
         width = max(math.sqrt(6 * room / self.steps.total), room / mean)
         return int(min(self._reach(epsilon, epsilon, log_delta) / width, 1e9))
 
-    def epsilon(self, delta: float, known: Bracket, most: int = CHEAP, start: int = FIRST) -> Found:
-        """A bracket of max(known.lower, epsilon(delta)); not narrow if that would take more than ``most`` cells."""
+    def epsilon(self, delta: float, known: Bracket, most: int = 3 * CHEAP, start: int = FIRST) -> Found:
+        """A bracket of max(known.lower, epsilon(delta)); not narrow if that would take more than ``most`` cells.
+
+        Not begun if it is likely to take more than a third of them.
+        """
         guess, slope = self.sketch.epsilon(math.log(delta))
         low, sure, number = known.lower, math.isfinite(known.upper), start
         high = known.upper if sure else max(low, guess)
         if total_variation(self.steps) <= delta or (self.direction == "add" and self.whole <= low):
             return Found(Bracket(low, low), True, 0)
         cells = self._cells(high, slope, math.log(delta))
-        if cells > 2 * most:
+        if cells * max(1.0, self.steps.size / 6) > most // 3:
             return Found(known, False, cells)
-        for _ in range(_ROUNDS):
-            table = self._grid(number, low, high, math.log(delta))
+        for turn in range(_ROUNDS):
+            table = self._grid(number, low, high, (low + high) / 2, math.log(delta))
             if table is None:
                 break
             if table.upper(low) <= delta:
@@ -91,14 +94,16 @@ class Rare:
                 return Found(Bracket(low, low), True, number)
             fine = 0.02 * tolerance(low)
             if table.upper(high) > delta:
-                high = high if sure else 2 * high + 1e-6
+                if not sure:  # the lattice is too coarse or, if it is so again, the sketch too low
+                    high, number = high if turn == 0 else 2 * high + 1e-6, 6 * number
+                    if number > most:
+                        break
+                    continue
             else:
                 high, sure = crossing(table.upper, delta, low, high, fine)[1], True
             if table.lower(low) > delta:
                 low = crossing(table.lower, delta, low, high, fine)[0]
-            if not sure:
-                continue
-            aim = 2.5 * tolerance(low)
+            aim = enough(low)
             if high - low <= aim:
                 return Found(Bracket(low, high), True, number)
             wanted = int(number * min(max(1.3 * math.sqrt((high - low) / aim), 1.5), 12.0))
@@ -134,7 +139,7 @@ class Rare:
         """The first lattice that resolves delta at one epsilon, or the last one tried; made for all up to ``high``."""
         number, table, log_delta = FIRST, None, math.log(min(1.0, total_variation(self.steps)))
         for _ in range(_ROUNDS):
-            found = self._grid(number, epsilon, high, log_delta)
+            found = self._grid(number, epsilon, high, epsilon, log_delta)
             if found is None:
                 break
             table, ratio = found, _resolved(found, epsilon)
@@ -146,6 +151,6 @@ class Rare:
 
 
 def _resolved(table: Grid, epsilon: float) -> float:
-    """The width of the bracket of delta in units of the wanted one: what the tolerance of epsilon allows, or 1e-4."""
+    """The width of the bracket of delta in units of the wanted one: what the tolerance of epsilon allows, or 5e-4."""
     lower, upper, aim = table.lower(epsilon), table.upper(epsilon), tolerance(epsilon)
-    return (upper - lower) / max(upper - table.upper(epsilon + aim), 1e-4 * lower, 1e-300)
+    return (upper - lower) / max(upper - table.upper(epsilon + aim), 5e-4 * lower, 1e-300)

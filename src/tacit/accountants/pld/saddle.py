@@ -14,6 +14,8 @@ from tacit.errors import RefusedError
 Direction = Literal["remove", "add"]
 
 _LEAST, _MOST = 1e-7, 1e8
+_CLOSE = 1.05  # how near to the best c the search goes
+_TURNS = 40
 _AT_CAP = 1e-14  # with more mass at a cap the trapezoid rule is not exact enough for a line
 
 
@@ -62,10 +64,10 @@ def cumulants(steps: Steps, direction: Direction, c: float) -> Cumulants:
 
 
 class RealAxis:
-    """K on the real axis for one direction of one ledger, each point evaluated once."""
+    """K on the real axis for one direction of one ledger, each point evaluated once; ``start`` is a guess of c."""
 
-    def __init__(self, steps: Steps, direction: Direction) -> None:
-        self.steps, self.direction = steps, direction
+    def __init__(self, steps: Steps, direction: Direction, start: float = 0.0) -> None:
+        self.steps, self.direction, self._start = steps, direction, start
         self._seen: dict[float, Cumulants] = {}
 
     def at(self, c: float) -> Cumulants:
@@ -92,40 +94,83 @@ class RealAxis:
         return self._search(lambda point: log_delta - point.log_chernoff(point.best_epsilon))
 
     def reaches(self, epsilon: float, log_delta: float) -> bool:
-        """Whether a Chernoff bound of delta(epsilon) is as low as asked, at points that double while they gain."""
-        c, last = self._guess() / 4, math.inf
-        while c < _MOST:
-            bound = self.at(c).log_chernoff(epsilon)
-            if bound <= log_delta:
+        """Whether a Chernoff bound of delta(epsilon) is as low as asked.
+
+        Its logarithm is convex in c with the derivative best_epsilon - epsilon, so the tangents at two points on either
+        side of the minimum bound it from below.
+        """
+        left: Cumulants | None = None
+        right: Cumulants | None = None
+        c = self._guess()
+        for _ in range(_TURNS):
+            point = self.at(c)
+            if point.log_chernoff(epsilon) <= log_delta:
                 return True
-            if bound > last:
+            if point.best_epsilon > epsilon or not math.isfinite(point.value):
+                right = point
+            else:
+                left = point
+            if right is None or left is None:
+                c = 2 * c if right is None else c / 2
+                if not _LEAST < c < _MOST:
+                    return False
+                continue
+            meet, least = _tangents(left, right, epsilon)
+            if least > log_delta or right.c < 1.01 * left.c:
                 return False
-            c, last = 1.7 * c, bound
+            c = min(max(meet, left.c**0.9 * right.c**0.1), left.c**0.1 * right.c**0.9)
         return False
 
     def _search(self, rising: Callable[[Cumulants], float]) -> Cumulants:
-        """Bisect on log c for the zero of a function that rises with c; the end of the range if there is none.
+        """Look on log c for the zero of a function that rises with c; the end of the range if there is none.
 
         The lower end is returned: a little too low costs a few nodes, but above the zero K can grow at once, where the
         record's own Gaussian takes over the moments.
         """
 
-        def too_high(c: float) -> bool:
-            point = self.at(c)
-            return point.end > _AT_CAP or rising(point) > 0
+        def height(point: Cumulants) -> float:
+            value = rising(point)
+            return math.inf if point.end > _AT_CAP or math.isnan(value) else value
 
-        low = high = self._guess()
-        while not too_high(high) and high < _MOST:
-            low, high = high, high * 2
-        while too_high(low) and low > _LEAST:
-            low, high = low / 2, low
-        while high / low > 1.03:
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if too_high(middle) else (middle, high)
+        below = [point.c for point in self._seen.values() if height(point) <= 0]
+        above = [point.c for point in self._seen.values() if height(point) > 0]
+        low, high = max(below, default=0.0), min(above, default=math.inf)
+        if low == 0 and high == math.inf:
+            c = self._guess()
+            low, high = (low, c) if height(self.at(c)) > 0 else (c, high)
+        while high == math.inf and low < _MOST:
+            low, high = (low, 2 * low) if height(self.at(2 * low)) > 0 else (2 * low, high)
+        while low == 0 and high > _LEAST:
+            low, high = (low, high / 2) if height(self.at(high / 2)) > 0 else (high / 2, high)
+        if low == 0 or high == math.inf:
+            return self.at(high if low == 0 else low)
+        while high > _CLOSE * low:
+            share = _false_position(height(self.at(low)), height(self.at(high)))
+            middle = low * (high / low) ** share
+            low, high = (low, middle) if height(self.at(middle)) > 0 else (middle, high)
         return self.at(low)
 
     def _guess(self) -> float:
         """c is a few standard deviations of the loss, in units of one over it; the central limit gives its size."""
+        if self._start > 0:
+            return self._start
         exponent = np.minimum(self.steps.noise_multipliers**-2.0, 10.0)
         square = self.steps.gaussian_square + self.steps.counts @ (self.steps.probabilities**2 * np.expm1(exponent))
         return float(np.clip(4 / math.sqrt(square), 1e-4, 1e6))
+
+
+def _tangents(left: Cumulants, right: Cumulants, epsilon: float) -> tuple[float, float]:
+    """Where the tangents to the log of Chernoff's bound at two points meet, and its value there."""
+    fall, rise = left.best_epsilon - epsilon, right.best_epsilon - epsilon
+    at_left, at_right = left.log_chernoff(epsilon), right.log_chernoff(epsilon)
+    if not (math.isfinite(rise) and math.isfinite(at_right) and rise > fall):
+        return math.sqrt(left.c * right.c), -math.inf
+    meet = (at_left - at_right + rise * right.c - fall * left.c) / (rise - fall)
+    return meet, at_left + fall * (meet - left.c)
+
+
+def _false_position(at_low: float, at_high: float) -> float:
+    """Where between both ends to look next: near the line through both heights, kept off the ends."""
+    if not (math.isfinite(at_low) and math.isfinite(at_high) and at_high > at_low):
+        return 0.5
+    return min(max(at_low / (at_low - at_high), 0.2), 0.8)

@@ -13,6 +13,9 @@ from tacit.accountants.pld.window import step, window
 MOST_POINTS = 1.5e6  # of one step
 MOST_WORK = 1e9  # multiplications of one contour: about 0.15 seconds
 LITTLE_WORK = 2e8
+_POINT_WORK, _NODE_WORK = 1000.0, 6000.0  # of a transform, in the same unit
+_FAR = (2.0, 4.0)  # further points above c, that bound far aliases
+_RATIO = 1.16  # of neighbouring lines that are compared: each is a point above those below it
 
 _LADDER: Floats = 1.12 ** np.arange(-40, 200, dtype=np.float64)
 
@@ -22,10 +25,15 @@ def tolerance(epsilon: float) -> float:
     return 0.3 * max(1e-6, 1e-5 * epsilon)
 
 
+def enough(epsilon: float) -> float:
+    """The width at which a lattice, whose cost grows as it narrows, is left as it is: half of what we promise."""
+    return 0.5 * max(1e-6, 1e-4 * epsilon)
+
+
 def period(axis: RealAxis, epsilon: float, log_delta: float) -> tuple[float, float]:
-    """The period that a plan for this epsilon would have, a measure of its cost, and one that would be short."""
+    """About the period of a plan for this epsilon, a measure of its cost, and one that would be short."""
     peak, log_share = axis.for_delta(log_delta), math.log(1e-6) + log_delta
-    return _best_line(axis, peak, epsilon, log_delta, log_share)[1], 1.5 * (1 - log_share) / peak.c
+    return _period(peak, _above(axis, peak), epsilon, log_share), 1.5 * (1 - log_share) / peak.c
 
 
 def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> Shape:
@@ -35,6 +43,8 @@ def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> S
     """
     width = tolerance(epsilon)
     relative = min(max(peak.c * width, 1e-11), 1e-3)
+    for factor in _FAR:
+        axis.at(peak.c * factor)
     log_share = math.log(0.02 * relative) + log_delta
     peak, length = _best_line(axis, peak, epsilon, log_delta, log_share)
     room = log_share - (peak.value - peak.c * epsilon)
@@ -50,7 +60,7 @@ def _best_line(
 
     Not too far below: there exp(K(c) - c eps) exceeds delta, and rounding with it.
     """
-    lines = [peak] + [axis.at(peak.c * factor) for factor in (0.87, 0.75, 0.6)]
+    lines = [peak] + [axis.at(peak.c * _RATIO**-power) for power in (1, 2, 3)]
     best, least = peak, _period(peak, _above(axis, peak), epsilon, log_share)
     for line in lines[1:]:
         found = _period(line, _above(axis, line), epsilon, log_share)
@@ -61,8 +71,8 @@ def _best_line(
 
 def _above(axis: RealAxis, peak: Cumulants) -> tuple[Cumulants, ...]:
     """Some points above c, near and far; those that the search has seen come for nothing."""
-    for factor in (1.06, 1.25):
-        axis.at(peak.c * factor)
+    for power in (1, 2):
+        axis.at(peak.c * _RATIO**power)
     return tuple(point for point in axis.seen() if point.c > 1.02 * peak.c and math.isfinite(point.value))
 
 
@@ -102,10 +112,13 @@ def _top(
 
 
 def _work(steps: Steps, tilt: float, top: float, spacing: float) -> float:
-    """Nodes times trapezoid points, over all steps; infinite if the points of one are too many to hold."""
+    """Nodes times trapezoid points over all steps, or what transforms cost instead; infinite if the points of one are
+    too many to hold."""
     if not steps.size:
         return 0.0
     tilts = np.full(steps.size, tilt)
     low, high = window(steps.probabilities, steps.noise_multipliers, tilts, steps.caps)
-    points = (high - low) / step(steps.noise_multipliers, tilts, top)
-    return float(points.sum()) * top / spacing if points.max() < MOST_POINTS else math.inf
+    points, nodes = (high - low) / step(steps.noise_multipliers, tilts, top), top / spacing
+    if points.max() >= MOST_POINTS:
+        return math.inf
+    return min(float(points.sum()) * nodes, float((_POINT_WORK * points + _NODE_WORK * nodes).sum()))

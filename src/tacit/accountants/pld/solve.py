@@ -12,6 +12,7 @@ from tacit.accountants.pld.shape import period, plan, tolerance
 from tacit.errors import RefusedError
 
 _ROUNDS = 3
+_CONTOURS, _FEW_CONTOURS = 24, 6  # of one curve; fewer where a lattice may do
 
 
 class OneDirection:
@@ -19,12 +20,13 @@ class OneDirection:
 
     Args:
         dropped: the probability of losing noise too large to follow, which every upper bound of delta includes.
+        start: where to look first for the best line.
     """
 
-    def __init__(self, steps: Steps, direction: Direction, dropped: float = 0.0) -> None:
+    def __init__(self, steps: Steps, direction: Direction, dropped: float = 0.0, start: float = 0.0) -> None:
         self.dropped = dropped if direction == "remove" and steps.size else 0.0
         self.steps, self.direction = cut(steps, self.dropped) if self.dropped else steps, direction
-        self.axis = RealAxis(self.steps, direction)
+        self.axis = RealAxis(self.steps, direction, start)
 
     def delta_at_most(self, epsilon: float) -> float:
         """The Chernoff bound of delta: never below the truth, without a contour."""
@@ -127,14 +129,16 @@ class OneDirection:
 
 
 def curve_bounds(side: OneDirection, epsilons: Floats, light: bool = False) -> tuple[Floats, Floats]:
-    """Bounds of delta at many epsilons: nodes made for one serve all neighbours that they resolve as well.
+    """Bounds of delta at many epsilons: nodes made for one serve all neighbours that they resolve to 0.05 %.
 
     Args:
         light: leave it at Chernoff's bound where the nodes are much work.
     """
     lower, upper = np.zeros(len(epsilons)), np.ones(len(epsilons))
     waiting = list(np.argsort(epsilons))
-    while waiting:
+    for _ in range(_FEW_CONTOURS if light else _CONTOURS):
+        if not waiting:
+            break
         chosen = waiting[len(waiting) // 2]
         nodes = side.contour_at(float(epsilons[chosen]), light)
         if nodes is None:
@@ -144,6 +148,8 @@ def curve_bounds(side: OneDirection, epsilons: Floats, light: bool = False) -> t
         low, high = side.bounds(nodes, epsilons[waiting])
         lower[waiting], upper[waiting] = np.maximum(lower[waiting], low), np.minimum(upper[waiting], high)
         aim = np.array([tolerance(float(epsilon)) for epsilon in epsilons[waiting]])
-        served = high - low <= nodes.shape.peak.c * aim * low
+        served = high - low <= np.maximum(nodes.shape.peak.c * aim, 5e-4) * low
         waiting = [index for index, done in zip(waiting, served, strict=True) if not done and index != chosen]
+    for index in waiting if not light else []:
+        upper[index] = min(upper[index], side.delta_at_most(float(epsilons[index])))
     return lower, upper

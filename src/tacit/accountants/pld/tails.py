@@ -74,13 +74,14 @@ class Tails:
         fall = tilt * self.width * size
         return above, (1 + 1e-6) * math.exp(-fall) / -math.expm1(-fall) if fall > 0 else math.inf
 
-    def window(self, start: int, log_delta: float, most: int) -> Window | None:
+    def window(self, start: int, aim: int, log_delta: float, most: int) -> Window | None:
         """The smallest window, from ``start`` or from the lowest i, and a tilt that make all aliases negligible.
 
-        Of the tilts for which the mass around the start is not much below the largest share of all tilted mass.
+        Of the tilts for which the mass around ``aim`` is not much below the largest share of all tilted mass: there
+        rounding, which is spread over all of it, matters least.
         """
         size, negligible = 2 ** math.ceil(math.log2(self.number)), max(log_delta - 14, -680.0)
-        cost = self.logs - self.slopes * start * self.width
+        cost = self.logs - self.slopes * aim * self.width
         while size <= most:
             for first in (start, min(start, math.floor(self.range[0]))):
                 fall = self.slopes * self.width * size

@@ -1,19 +1,21 @@
-"""Where to evaluate: a window in x that holds all but 1e-17 of the tilted mass, and a step that is fine enough.
+"""Where to evaluate: a window in x that holds all but 1e-21 of the tilted mass, and a step that is fine enough.
 
 The moments of a step are M = E[exp(a rho(x))], x ~ N(0, m^2), with Re a = c + 1 (remove) or -c (add). The weight is
 w(x) = exp(-x^2/(2 m^2) + Re(a) rho(x)).
 """
 
 import numpy as np
+from scipy.special import expit, logit
 
 from tacit.accountants.pld.events import Floats
 from tacit.accountants.pld.loss import loss_at
 
-REACH = 9.0  # Phi(-9) = 1e-19
-SEGMENTS = 96
-DROPPED = 1e-18  # of the mass, on each side
-QUADRATURE_ERROR = 1e-16  # window and step together, relative to M(Re a)
-_EXPONENT = 40.0  # 2 exp(-40) = 8.5e-18
+REACH = 10.0  # Phi(-10) = 8e-24
+SEGMENTS, FEWER_SEGMENTS = 96, 40  # of one step, and of each of many
+_MANY = 64
+DROPPED = 1e-22  # of the mass, on each side
+QUADRATURE_ERROR = 2e-21  # window and step together, of M(a) and of the noise itself, relative to M(Re a)
+_EXPONENT = 50.0  # 2 exp(-50) = 4e-22
 
 
 def window(q: Floats, m: Floats, tilt: Floats, caps: Floats) -> tuple[Floats, Floats]:
@@ -26,19 +28,20 @@ def window(q: Floats, m: Floats, tilt: Floats, caps: Floats) -> tuple[Floats, Fl
     width = 1 / np.sqrt(1 / m**2 + np.maximum(-tilt, 0) / (4 * m**4))
     low, high = _reach(q, m, tilt, width)
     high = np.minimum(high, caps)
-    edges = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, SEGMENTS + 1)
+    segments = SEGMENTS if len(q) <= _MANY else FEWER_SEGMENTS
+    edges = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, segments + 1)
     log_weight, supremum = _segment_suprema(edges, q[:, None], m[:, None], tilt[:, None])
     reference = np.log(width) + log_weight.max(axis=1)
-    length = (high - low) / SEGMENTS + m
+    length = (high - low) / segments + m
     mass = length[:, None] * np.exp(np.minimum(supremum - reference[:, None], 600.0))
     first = (np.cumsum(mass, axis=1) < DROPPED).sum(axis=1)
-    last = SEGMENTS - (np.cumsum(mass[:, ::-1], axis=1) < DROPPED).sum(axis=1)
+    last = segments - (np.cumsum(mass[:, ::-1], axis=1) < DROPPED).sum(axis=1)
     rows = np.arange(len(q))
     return edges[rows, first], edges[rows, last]
 
 
 def _reach(q: Floats, m: Floats, tilt: Floats, width: Floats) -> tuple[Floats, Floats]:
-    """An interval that holds all but about 2 Phi(-9) of the mass of w.
+    """An interval that holds all but about 2 Phi(-10) of the mass of w.
 
     Because 0 <= rho' <= 1/m^2, w lies between N(0, m^2) and N(a, m^2) in the likelihood-ratio order. For a <= 0,
     moreover, (log w)'' <= -1/m^2, so w falls at least as fast as N(mode, m^2) on both sides of its mode, which
@@ -47,10 +50,10 @@ def _reach(q: Floats, m: Floats, tilt: Floats, width: Floats) -> tuple[Floats, F
     low, high = np.minimum(tilt, 0) - REACH * m, np.maximum(tilt, 0) + REACH * m
     if np.all(tilt > -REACH * m):
         return low, high
-    left, right = np.minimum(tilt, 0), np.zeros_like(m)
+    left, right, odds = np.minimum(tilt, 0), np.zeros_like(m), logit(q) - 0.5 / m**2
     for _ in range(24):
         middle = (left + right) / 2
-        below = middle < tilt * loss_at(middle, q, m).share
+        below = middle < tilt * expit(middle / m**2 + odds)
         left, right = np.where(below, middle, left), np.where(below, right, middle)
     reach = m * np.sqrt(REACH**2 + 2 * np.log(m / width))
     return np.maximum(low, left - reach), np.minimum(high, right + reach)
@@ -75,7 +78,7 @@ def _segment_suprema(edges: Floats, q: Floats, m: Floats, tilt: Floats) -> tuple
 
 
 def step(m: Floats, tilt: Floats, height: float) -> Floats:
-    """The largest trapezoid step whose relative error is below 2 exp(-40) for |Im a| <= height.
+    """The largest trapezoid step whose relative error is below 2 exp(-50) for |Im a| <= height.
 
     w exp(i y rho) is analytic for |Im x| < pi m^2, and on Im x = m^2 theta its modulus is at most
     w exp(m^2 theta^2/2 + |y| theta) cos(theta/2)^min(Re a, 0), because |arg(1-q+q r e^(i theta))| <= theta and its

@@ -1,0 +1,186 @@
+"""The Bayesian accountant (paper B): epsilon_mu for a record drawn like the data, beside the worst case, never for it.
+
+Three compositions of the cost of a run:
+
+    probes   log E_x[exp(sum_t A_t(x))], the same probes through all steps: no Holder step, T need not be known
+    holder   sum_t (1/T) log E_x[exp(T A_t(x))], the paper's (theorem 1)
+    mixture  delta_mu(epsilon) = E_x[delta_x(epsilon)], by privacy loss distributions: the tightest
+
+Chernoff then gives epsilon_mu = min over lambda of (cost + log 1/(delta_mu - gamma))/lambda, and the improved
+conversion takes lambda log(1 + 1/lambda) + log(lambda + 1) off the numerator. gamma is what estimating from a sample
+may cost: a union over orders (and steps, for holder).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from tacit.accountants.bayesian.cost import MOMENTS, privacy_costs
+from tacit.accountants.bayesian.estimators import ESTIMATORS, EstimatorName, mean_upper
+from tacit.accountants.bayesian.exposure import Exposure, Floats, exposure_of
+from tacit.accountants.bayesian.record_losses import DIRECTIONS, record_deltas
+from tacit.accountants.bayesian.sentences import estimator_sentence, evidence_sentences
+from tacit.accountants.conversion import Conversion
+from tacit.accountants.guarantee import Guarantee
+from tacit.accountants.pld import delta_curve
+from tacit.accountants.pld_accountant import PLDAccountant, pld_events
+from tacit.accountants.statement import check_ledger, statement
+from tacit.errors import InputError, RefusedError
+from tacit.evidence import Evidence
+from tacit.ledger import Ledger
+
+Composition = Literal["probes", "holder", "mixture"]
+
+_GRID = 257
+_POINTS = 400  # epsilons at which a mixture is tried, fixed by the ledger alone
+
+
+@dataclass(frozen=True, slots=True)
+class BayesianAccountant:
+    """(epsilon_mu, delta_mu)-Bayesian differential privacy of a ledger, from evidence about held-out probes.
+
+    Args:
+        composition: how the costs of steps are put together; "mixture" is the tightest, "holder" the paper's.
+        estimator: "betting" is sound; "student_t" (the paper's) and "binary" are heuristics below the worst case.
+        gamma: what estimating may cost in all, out of delta; None takes a tenth of delta.
+        percentile: state (epsilon, delta) for this share of the data by Markov's inequality (paper B, 4.4.1): never
+            above the worst case, and usually not below it either; :class:`IndividualAccountant` says far more.
+        conversion: "improved", or the paper's "classic".
+    """
+
+    composition: Composition = "probes"
+    estimator: EstimatorName = "betting"
+    gamma: float | None = None
+    percentile: float | None = None
+    conversion: Conversion = "improved"
+    moments: tuple[int, ...] = MOMENTS
+
+    name: ClassVar[str] = "bayesian"
+
+    def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
+        check_ledger(ledger, delta)
+        found = self._checked(evidence)
+        if not ledger.steps:
+            return self._statement(ledger, found, 0.0, delta)
+        delta_mu = delta if self.percentile is None else (1 - self.percentile) * delta
+        gamma = delta_mu / 10 if self.gamma is None else self.gamma
+        if not 0 < gamma < delta_mu:
+            raise InputError(f"gamma must lie between 0 and delta_mu {delta_mu:g}, found {gamma!r}")
+        match self.composition:
+            case "mixture":
+                epsilon = mixture_epsilon(exposure_of(ledger, found, self.name), ledger, delta_mu, gamma)
+            case "probes":
+                exposure = exposure_of(ledger, found, self.name)
+                epsilon = self._epsilon(self._probe_cost(exposure, gamma), delta_mu - gamma)
+            case "holder":
+                epsilon = self._epsilon(self._holder_cost(ledger, found, gamma), delta_mu - gamma)
+            case _:
+                raise InputError(f"composition must be probes, holder or mixture, found {self.composition!r}")
+        if self.percentile is not None:
+            epsilon = min(epsilon, PLDAccountant().guarantee(ledger, delta=delta).epsilon)
+        return self._statement(ledger, found, epsilon, delta)
+
+    def _probe_cost(self, exposure: Exposure, gamma: float) -> Floats:
+        costs, worst = exposure.costs(self.moments)
+        bound = ESTIMATORS[self.estimator]
+        each = gamma / len(self.moments)
+        return np.array([bound(costs[:, k], float(worst[k]), each) for k in range(len(self.moments))])
+
+    def _holder_cost(self, ledger: Ledger, evidence: Evidence, gamma: float) -> Floats:
+        """sum_t (1/T) log E[exp(T A_t)]; T is the number declared, so that stopping early is sound (maths.md 8 b)."""
+        horizon = max(ledger.planned_steps, ledger.steps)
+        each = gamma / (len(self.moments) * horizon)
+        bound, total = ESTIMATORS[self.estimator], np.zeros(len(self.moments))
+        for item, shares in evidence.between():
+            grid = np.linspace(0, 1, _GRID)
+            costs = privacy_costs(item.probability, grid / item.noise_multiplier, self.moments)
+            for k in range(len(self.moments)):
+                # A is convex in r^2, so the chord is above it
+                values = np.interp(np.square(shares.astype(float)), grid**2, costs[:, k])
+                total[k] += item.steps * bound(horizon * values, horizon * float(costs[-1, k]), each) / horizon
+        return total + self._uncovered_cost(ledger, evidence)
+
+    def _uncovered_cost(self, ledger: Ledger, evidence: Evidence) -> Floats:
+        whole = exposure_of(ledger, evidence, self.name)
+        every = whole.costs(self.moments)[1]
+        covered = np.zeros(len(self.moments))
+        for item in evidence.stretches:
+            covered += item.steps * privacy_costs(item.probability, 1 / item.noise_multiplier, self.moments)[0]
+        return np.maximum(every - covered, 0.0)
+
+    def _epsilon(self, costs: Floats, delta: float) -> float:
+        return float(chernoff_epsilons(costs, self.moments, delta, self.conversion).min())
+
+    def _checked(self, evidence: object) -> Evidence:
+        if not isinstance(evidence, Evidence):
+            raise RefusedError("a Bayesian number needs evidence: train with probes, or give the evidence of the run")
+        if self.estimator not in ESTIMATORS:
+            raise InputError(f"estimator must be one of {', '.join(ESTIMATORS)}, found {self.estimator!r}")
+        if evidence.kind == "members" and (self.estimator == "betting" or self.composition == "mixture"):
+            raise RefusedError(
+                "the members' own norms are no fresh draws, so nothing sound follows for the population: "
+                "give held-out probes, or the paper's estimator student_t"
+            )
+        return evidence
+
+    def _statement(self, ledger: Ledger, evidence: Evidence, epsilon: float, delta: float) -> Guarantee:
+        gamma = (delta / 10 if self.gamma is None else self.gamma) / len(self.moments)
+        estimator: EstimatorName = "betting" if self.composition == "mixture" else self.estimator
+        also = (*evidence_sentences(ledger, evidence), estimator_sentence(estimator, evidence.records, gamma))
+        return statement(
+            ledger,
+            accountant=f"{self.name} {self.composition}" + ("" if estimator == "betting" else f" {estimator}"),
+            epsilon=epsilon,
+            delta=delta,
+            is_bound=False,
+            also=also,
+            notion="bayesian_dp",
+            percentile=self.percentile,
+        )
+
+
+def chernoff_epsilons(
+    costs: Floats, moments: tuple[int, ...], delta: float, conversion: Conversion = "improved", percentile: float = 0.0
+) -> Floats:
+    """epsilon of each order, at least 0: classic as in paper B, corollary 1; improved as in maths.md 8.
+
+    With a percentile, Markov's inequality on exp(lambda R(x)) adds log 1/(1 - percentile) inside.
+
+    Example:
+        >>> float(chernoff_epsilons(np.array([2.0]), (9,), 1e-5, percentile=0.99)[0].round(6))
+        1.651918
+    """
+    m = np.asarray(moments, dtype=float)
+    classic = (costs - math.log(delta) - math.log1p(-percentile)) / m
+    if conversion == "classic":
+        return np.asarray(np.maximum(classic, 0.0))
+    return np.asarray(np.maximum(classic - np.log1p(1 / m) - np.log1p(m) / m, 0.0))
+
+
+def mixture_delta(exposure: Exposure, epsilons: Floats, delta: float, weights: Floats | None = None) -> Floats:
+    """E_x[delta_x(epsilon)] for a known distribution over the exposure's records."""
+    w = np.full(exposure.records, 1 / exposure.records) if weights is None else weights
+    return np.asarray(np.max([w @ record_deltas(exposure, way, epsilons, delta) for way in DIRECTIONS], axis=0))
+
+
+def mixture_epsilon(exposure: Exposure, ledger: Ledger, delta: float, gamma: float) -> float:
+    """The smallest epsilon with E_x[delta_x(epsilon)] <= delta, by betting on the mean of delta_x in [0, delta_DP].
+
+    Epsilons are tried from the worst case downwards and the first failure ends the search: a fixed sequence, which
+    needs no union over epsilons.
+    """
+    events = pld_events(ledger)
+    top = PLDAccountant().guarantee(ledger, delta=delta - gamma).epsilon
+    epsilons = np.linspace(top, 0.0, _POINTS + 1)
+    worst = delta_curve(events, epsilons)[1]
+    deltas = np.max([record_deltas(exposure, way, epsilons, delta) for way in DIRECTIONS], axis=0)
+    best = top
+    for column in range(1, len(epsilons)):
+        ceiling = float(worst[column])
+        mean = mean_upper(np.minimum(deltas[:, column] / ceiling, 1.0), gamma) * ceiling
+        if mean + gamma > delta:
+            break
+        best = float(epsilons[column])
+    return best

@@ -1,0 +1,65 @@
+"""All that a run's evidence says, in one list: the Bayesian numbers and the percentiles that the sample supports."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tacit.accountants.bayesian.accountant import BayesianAccountant
+from tacit.accountants.bayesian.individual import percentile_curve
+from tacit.accountants.guarantee import Guarantee, Refusal
+from tacit.errors import RefusedError
+from tacit.evidence import Evidence
+from tacit.ledger import Charge, Ledger
+
+PERCENTILES = (0.5, 0.9, 0.99, 0.999, 0.9999)
+
+
+def bayesian_guarantees(ledger: Ledger, evidence: Evidence, delta: float) -> list[Guarantee | Refusal]:
+    """The tightest Bayesian number, the Chernoff one, the paper's own, and individual percentiles."""
+    accountants = [BayesianAccountant("mixture"), BayesianAccountant("probes")]
+    if evidence.kind == "members":
+        accountants = []
+    accountants.append(BayesianAccountant("holder", "student_t", conversion="classic"))
+    found: list[Guarantee | Refusal] = []
+    for accountant in accountants:
+        try:
+            found.append(accountant.guarantee(ledger, delta=delta, evidence=evidence))
+        except RefusedError as error:
+            found.append(Refusal(f"{accountant.name} {accountant.composition}", str(error)))
+    return found + _percentiles(ledger, evidence, delta)
+
+
+def _percentiles(ledger: Ledger, evidence: Evidence, delta: float) -> list[Guarantee | Refusal]:
+    try:
+        return [*percentile_curve(ledger, evidence, delta, PERCENTILES)]
+    except RefusedError as error:
+        return [Refusal("individual", str(error))]
+
+
+def epsilon_over_steps(
+    ledger: Ledger, evidence: Evidence, delta: float, accountant: BayesianAccountant, steps: Sequence[int]
+) -> list[float]:
+    """epsilon_mu after each of some numbers of steps, in the order of the ledger."""
+    return [
+        accountant.guarantee(ledger_until(ledger, count), delta=delta, evidence=evidence_until(evidence, count)).epsilon
+        for count in steps
+    ]
+
+
+def ledger_until(ledger: Ledger, steps: int) -> Ledger:
+    """The first steps of a ledger, as if it had been planned to end there."""
+    kept: list[Charge] = []
+    for charge in ledger.charges:
+        used = min(charge.steps, steps - sum(item.steps for item in kept))
+        if used > 0:
+            kept.append(Charge(charge.event, used))
+    return replace(ledger, charges=tuple(kept), planned_steps=steps)
+
+
+def evidence_until(evidence: Evidence, steps: int) -> Evidence:
+    kept, left = [], steps
+    for item in evidence.stretches:
+        used = min(item.steps, left)
+        if used > 0:
+            kept.append(replace(item, steps=used))
+        left -= used
+    return replace(evidence, stretches=tuple(kept))

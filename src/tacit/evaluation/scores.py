@@ -1,0 +1,120 @@
+"""Scores of class probabilities on public data: what is right, how sure, and how honestly sure."""
+
+import math
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.errors import InputError
+from tacit.evaluation.calibration import check_probabilities, reliability
+
+_LEAST = 1e-12  # a probability of zero for what happened would make the whole score infinite
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Accuracy, and scores that are better when smaller.
+
+    Args:
+        nll: mean negative log-likelihood, in nats.
+        brier: mean squared distance of the probabilities from the truth, in [0, 2].
+        ece, mce: expected and maximal calibration error over equal bins; the latter over bins of 25 records or more.
+        adaptive_ece: the expected calibration error over bins of equally many records.
+    """
+
+    accuracy: float
+    nll: float
+    brier: float
+    ece: float
+    mce: float
+    adaptive_ece: float
+
+    def to_json(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def scores(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> Scores:
+    """Score class probabilities [records, classes] against labels.
+
+    Example:
+        >>> certain = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> scores(certain, torch.tensor([0, 1])).accuracy
+        1.0
+    """
+    check_probabilities(probabilities, labels)
+    labels = labels.long()
+    diagram = reliability(probabilities, labels, bins=bins)
+    chosen = probabilities.gather(1, labels[:, None])[:, 0].double()
+    truth = torch.nn.functional.one_hot(labels, probabilities.shape[1]).double()
+    return Scores(
+        accuracy=float((probabilities.argmax(1) == labels).double().mean()),
+        nll=float(-chosen.clamp(min=_LEAST).log().mean()),
+        brier=float((probabilities.double() - truth).square().sum(1).mean()),
+        ece=diagram.ece,
+        mce=diagram.mce_of_filled_bins,
+        adaptive_ece=adaptive_calibration_error(probabilities, labels, bins=bins),
+    )
+
+
+def adaptive_calibration_error(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> float:
+    """ECE over bins that hold equally many records (Nguyen and O'Connor 2015): no bin is empty, none is crowded."""
+    confidence, predicted = probabilities.double().max(1)
+    order = confidence.argsort()
+    right = (predicted == labels)[order].double()
+    parts = zip(right.tensor_split(bins), confidence[order].tensor_split(bins), strict=True)
+    return sum(len(hit) * abs(float(hit.mean() - sure.mean())) for hit, sure in parts if len(hit)) / len(labels)
+
+
+def separation(known: Tensor, unknown: Tensor) -> float:
+    """How well an uncertainty tells unknown inputs from known ones: the area under the ROC curve, 0.5 if not at all.
+
+    Args:
+        known, unknown: an uncertainty (entropy, mutual information) of inputs like the data and of others.
+    """
+    if not (len(known) and len(unknown)):
+        raise InputError("separation needs known and unknown inputs, found none of one of them")
+    values = torch.cat([known, unknown]).double()
+    if not bool(torch.isfinite(values).all()):
+        raise InputError("separation needs finite uncertainties")
+    _, inverse, counts = torch.unique(values, return_inverse=True, return_counts=True)
+    ranks = (counts.cumsum(0) - (counts - 1) / 2)[inverse]  # ties share their mean rank
+    total = float(ranks[len(known) :].sum()) - len(unknown) * (len(unknown) + 1) / 2
+    return total / (len(known) * len(unknown))
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How often intervals of each nominal level hold the truth."""
+
+    levels: tuple[float, ...]
+    covered: tuple[float, ...]
+
+    @property
+    def error(self) -> float:
+        """The mean distance between nominal and actual coverage."""
+        gaps = [abs(level - share) for level, share in zip(self.levels, self.covered, strict=True)]
+        return sum(gaps) / len(gaps)
+
+
+def coverage(cumulative: Tensor, levels: tuple[float, ...] = (0.5, 0.8, 0.9, 0.95, 0.99)) -> Coverage:
+    """Coverage of central predictive intervals, from the predictive distribution function at each true value.
+
+    A central interval of level p holds the truth exactly if |F(y) - 1/2| <= p/2.
+
+    Example:
+        >>> coverage(torch.tensor([0.5, 0.5, 0.99, 0.6])).covered[0]
+        0.75
+    """
+    if not len(cumulative) or not bool(((cumulative >= 0) & (cumulative <= 1)).all()):
+        raise InputError("coverage needs values of a distribution function, in [0, 1]")
+    distance = (cumulative.double() - 0.5).abs()
+    return Coverage(levels, tuple(round(float((distance <= p / 2 + 1e-12).double().mean()), 12) for p in levels))
+
+
+def gaussian_nll(mean: Tensor, variance: Tensor, targets: Tensor) -> float:
+    """Mean negative log-density of the targets under independent normal predictions, in nats."""
+    if not bool((variance > 0).all()):
+        raise InputError("a normal prediction needs variances above 0")
+    each = 0.5 * ((targets - mean).square() / variance + variance.log() + math.log(2 * math.pi))
+    return float(each.double().mean())

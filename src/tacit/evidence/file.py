@@ -1,0 +1,78 @@
+"""Evidence as a private side-car file, bound to its ledger by the ledger's hash, never the other way round."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from tacit.errors import InputError
+from tacit.evidence.evidence import Evidence, Stretch
+from tacit.ledger import Head, verify_ledger
+
+FORMAT = "tacit-evidence-1"
+_COLUMNS = ("probability", "noise_multiplier", "steps", "first", "last")
+
+
+def evidence_path(run: str | Path, kind: str) -> Path:
+    """Where a run's evidence of a kind lies: beside its ledger."""
+    run = Path(run)
+    return (run if run.is_dir() else run.parent) / f"evidence.{kind}.safetensors"
+
+
+def save_evidence(evidence: Evidence, path: str | Path) -> None:
+    """Write atomically, readable by the owner alone: the file says how single people were treated."""
+    path = Path(path)
+    table = np.array([[getattr(s, name) for name in _COLUMNS] for s in evidence.stretches], dtype=np.float64)
+    tensors: dict[str, NDArray[Any]] = {
+        "shares": np.ascontiguousarray(evidence.shares),
+        "stretches": table.reshape(-1, len(_COLUMNS)),
+    }
+    facts = {
+        "format": FORMAT,
+        "kind": evidence.kind,
+        "ledger_count": str(evidence.head.count),
+        "ledger_hash": evidence.head.hash,
+        "private": "yes: depends on single records, do not publish",
+    }
+    temporary = path.with_name(path.name + ".new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(save(tensors, facts))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def load_evidence(path: str | Path) -> Evidence:
+    """Read evidence back; damaged or foreign files are refused. Safetensors hold numbers only (failure-modes F20)."""
+    try:
+        with safe_open(str(path), framework="np") as file:
+            facts = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path} is not readable evidence: {error}") from error
+    if facts.get("format") != FORMAT or set(tensors) != {"shares", "stretches"}:
+        raise InputError(f"{path} holds no Tacit evidence (its format is {facts.get('format')!r})")
+    try:
+        stretches = tuple(_stretch(row) for row in tensors["stretches"].tolist())
+        head = Head(int(facts["ledger_count"]), facts["ledger_hash"])
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{path} is damaged evidence: {error}") from error
+    return Evidence(head, facts["kind"], tensors["shares"], stretches)  # the kind is checked there
+
+
+def _stretch(row: list[float]) -> Stretch:
+    probability, noise, steps, first, last = row
+    return Stretch(probability, noise, int(steps), int(first), int(last))
+
+
+def check_bound(evidence: Evidence, run: str | Path) -> None:
+    """Refuse evidence of another ledger: its head must be a record of this one."""
+    hashes = verify_ledger(run).hashes
+    count = evidence.head.count
+    if not 0 < count <= len(hashes) or hashes[count - 1] != evidence.head.hash:
+        raise InputError(f"the evidence was not gathered under the ledger of {run}; it names another head")

@@ -1,0 +1,191 @@
+"""Likelihoods: what a model's outputs say about the targets. Each is both the losses to train with and the way to read.
+
+Called as ``likelihood(model, batch)`` with a batch of (inputs, targets), it gives the negative log-likelihood of every
+record, so it can stand wherever ``losses`` does. ``predict(..., likelihood=...)`` reads outputs by the same object, so
+that training and prediction cannot disagree about what an output means.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, softplus
+
+from tacit.errors import InputError, check_positive
+from tacit.losses import Batch
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+class ClassLikelihood(Protocol):
+    """Targets are classes; a draw predicts probabilities."""
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor: ...
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """[inputs, classes] from the model's outputs."""
+
+
+class NumberLikelihood(Protocol):
+    """Targets are numbers; a draw predicts a mean and a variance for each input."""
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor: ...
+
+    def moments(self, outputs: Tensor, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the target, [inputs] each."""
+
+    def cdf(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """The probability of at most x, given those moments."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether targets are whole numbers."""
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of several classes, from logits [inputs, classes]."""
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        inputs, targets = _pair(batch)
+        return cross_entropy(model(inputs), targets.long(), reduction="none")
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        if outputs.dim() != 2 or outputs.shape[1] < 2:
+            raise InputError(f"softmax needs logits of shape [inputs, classes], found {list(outputs.shape)}")
+        return outputs.softmax(1)
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """Yes or no, from one logit per input."""
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        inputs, targets = _pair(batch)
+        logits = _one_column(model(inputs), "sigmoid needs one logit")
+        return binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        logits = _one_column(outputs, "sigmoid needs one logit")
+        return torch.stack([torch.sigmoid(-logits), torch.sigmoid(logits)], dim=1)
+
+
+class _NormalTargets:
+    whole = False
+
+    def cdf(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        below: Tensor = torch.special.ndtr((x - mean) / variance.sqrt())
+        return below
+
+
+@dataclass(frozen=True)
+class Gaussian(_NormalTargets):
+    """A number with normal noise of one known standard deviation, from one output per input.
+
+    Example:
+        >>> model = nn.Linear(1, 1)
+        >>> Gaussian(2.0)(model, (torch.zeros(3, 1), model.bias.detach().expand(3))).round(decimals=4)
+        tensor([1.6121, 1.6121, 1.6121], grad_fn=<RoundBackward1>)
+    """
+
+    stddev: float
+
+    def __post_init__(self) -> None:
+        check_positive("stddev", self.stddev)
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        inputs, targets = _pair(batch)
+        residual = targets - _one_column(model(inputs), "a Gaussian needs one output")
+        return 0.5 * (residual / self.stddev).square() + math.log(self.stddev) + _HALF_LOG_TWO_PI
+
+    def moments(self, outputs: Tensor, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        mean = _one_column(outputs, "a Gaussian needs one output")
+        return mean, torch.full_like(mean, self.stddev**2)
+
+
+@dataclass(frozen=True)
+class LearnedGaussian(_NormalTargets):
+    """Normal noise of one unknown standard deviation, learned as a parameter of the model by this name, as log stddev.
+
+    The model must hold it: ``model.register_parameter("log_stddev", nn.Parameter(torch.zeros(())))``.
+    """
+
+    parameter: str = "log_stddev"
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        inputs, targets = _pair(batch)
+        mean = _one_column(model(inputs), "a Gaussian needs one output")
+        log_stddev = getattr(model, self.parameter, None)
+        if not isinstance(log_stddev, Tensor):
+            raise InputError(f"the model has no parameter {self.parameter!r}; register it, as log standard deviation")
+        residual = (targets - mean) * torch.exp(-log_stddev)
+        return 0.5 * residual.square() + log_stddev + _HALF_LOG_TWO_PI
+
+    def moments(self, outputs: Tensor, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        mean = _one_column(outputs, "a Gaussian needs one output")
+        if self.parameter not in params:
+            raise InputError(f"the posterior holds no parameter {self.parameter!r}")
+        return mean, torch.exp(2 * params[self.parameter]).expand_as(mean)
+
+
+@dataclass(frozen=True)
+class HeteroscedasticGaussian(_NormalTargets):
+    """Normal noise that differs from input to input (paper N, C.2), from two outputs: mean and softplus^-1(stddev)."""
+
+    least_stddev: float = 1e-3  # keeps a record from having an unbounded likelihood
+
+    def __post_init__(self) -> None:
+        check_positive("least_stddev", self.least_stddev)
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        inputs, targets = _pair(batch)
+        mean, stddev = self._read(model(inputs))
+        return 0.5 * ((targets - mean) / stddev).square() + stddev.log() + _HALF_LOG_TWO_PI
+
+    def moments(self, outputs: Tensor, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        mean, stddev = self._read(outputs)
+        return mean, stddev.square()
+
+    def _read(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        if outputs.dim() != 2 or outputs.shape[1] != 2:
+            raise InputError(f"mean and spread need outputs of shape [inputs, 2], found {list(outputs.shape)}")
+        return outputs[:, 0], softplus(outputs[:, 1]) + self.least_stddev
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Counts, from one output per input: the logarithm of the rate."""
+
+    whole = True
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        inputs, targets = _pair(batch)
+        log_rate = _one_column(model(inputs), "a count needs one output")
+        return log_rate.exp() - targets * log_rate + torch.lgamma(targets.to(log_rate.dtype) + 1)
+
+    def moments(self, outputs: Tensor, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        rate = _one_column(outputs, "a count needs one output").exp()
+        return rate, rate
+
+    def cdf(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        below: Tensor = torch.special.gammaincc(x.floor() + 1, mean)
+        return below
+
+
+Likelihood = Categorical | Bernoulli | Gaussian | LearnedGaussian | HeteroscedasticGaussian | Poisson
+
+
+def _pair(batch: Batch) -> tuple[Any, Tensor]:
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise InputError("a likelihood needs batches of (inputs, targets)")
+    return batch[0], batch[1]
+
+
+def _one_column(outputs: Tensor, message: str) -> Tensor:
+    columns = outputs.reshape(len(outputs), -1)
+    if columns.shape[1] != 1:
+        raise InputError(f"{message} per input, found {columns.shape[1]}")
+    return columns[:, 0]

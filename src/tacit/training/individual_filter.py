@@ -1,0 +1,112 @@
+"""An individual Renyi filter: a record takes part until its own privacy is used up (Feldman and Zrnic 2021).
+
+At each step the Renyi divergence A(lambda, q, r_t(x)) that the step would cost record x is computed for *every* record,
+drawn or not, from what was released before and the record itself. A record whose sum would pass the budget is left out
+from then on. So no record's sum ever exceeds the budget, whatever the outputs were, and the whole run is
+(lambda + 1, budget)-Renyi private: a rigorous number for every record, though most of them could go on far longer than
+the worst case. Which records are out is private; nothing tells.
+
+The price is one pass over all records per step.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from torch import Tensor, from_numpy
+
+from tacit.accountants import check_delta
+from tacit.accountants.bayesian import MOMENTS, privacy_costs
+from tacit.accountants.conversion import conversion_cost
+from tacit.errors import InputError, check_positive
+from tacit.gradients import clipped_sum, take_records
+from tacit.ledger import Ledger, LedgerHeader
+from tacit.losses import Batch, Losses
+from tacit.mechanisms import GaussianSumMechanism as Mechanism
+from tacit.sampling import Records
+from tacit.training.evidence import rate_and_noise
+from tacit.training.plan import TrainingPlan
+from tacit.training.samples import DataSource, Sample
+
+_GRID = 513
+_SLACK = 1e-9  # relative room for rounding in the sums
+
+
+@dataclass(frozen=True, slots=True)
+class IndividualFilter:
+    """No record's own (epsilon, delta) may exceed this.
+
+    Args:
+        epsilon, delta: the budget of each single record.
+        moment: lambda, fixed before the run; None takes the one at which the first step could be repeated most often.
+    """
+
+    epsilon: float
+    delta: float
+    moment: int | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("epsilon", self.epsilon)
+        check_delta(self.delta)
+        if self.moment is not None and self.moment not in MOMENTS:
+            raise InputError(f"moment must be one of {MOMENTS[0]} to {MOMENTS[-1]} in the table, found {self.moment!r}")
+
+    def allowed(self, moment: int) -> float:
+        """The sum of lambda D at this order that the budget admits."""
+        return moment * (self.epsilon - float(conversion_cost((moment + 1.0,), self.delta)[0]))
+
+    def chosen(self, probability: float, noise_multiplier: float) -> int:
+        """lambda, from the budget and the first event alone."""
+        if self.moment is not None:
+            return self.moment
+        costs = privacy_costs(probability, 1 / noise_multiplier)[0]
+        repeats = [self.allowed(moment) / cost for moment, cost in zip(MOMENTS, costs, strict=True)]
+        if max(repeats) <= 0:
+            raise InputError(f"epsilon {self.epsilon:g} at delta {self.delta:g} is too small for any order")
+        return MOMENTS[int(np.argmax(repeats))]
+
+
+def filter_header(header: LedgerHeader, wanted: IndividualFilter, plan: TrainingPlan, first: Mechanism) -> LedgerHeader:
+    """Declare the filter in the ledger, before the first step."""
+    moment = wanted.chosen(*rate_and_noise(plan, first))
+    return replace(header, filter_order=moment + 1.0, filter_divergence=wanted.allowed(moment) / moment)
+
+
+class FilteredRun:
+    """The sums of all records in one run, and who still takes part. Private."""
+
+    def __init__(
+        self, wanted: IndividualFilter, losses: Losses, plan: TrainingPlan, source: DataSource, ledger: Ledger
+    ) -> None:
+        if ledger.steps:
+            raise InputError("an individual filter cannot go on with a ledger that has charges: its sums are not kept")
+        if not isinstance(plan.unit, Records):
+            raise InputError("an individual filter watches records, but the plan protects another unit")
+        if source.views is not None:
+            raise InputError("an individual filter needs one view of each record")
+        self._wanted, self._losses, self._plan = wanted, losses, plan
+        self._records: Batch = source.all()
+        self._spent = np.zeros(len(source))
+        assert ledger.header.filter_order is not None  # the engine has declared it
+        self._moment = round(ledger.header.filter_order) - 1
+
+    @property
+    def spent(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """The Renyi sum of each record so far."""
+        return self._spent
+
+    def admit(self, sample: Sample, params: Mapping[str, Tensor]) -> None:
+        """Charge every record that may still take part, and take those that may not out of the sample."""
+        q, z = rate_and_noise(self._plan, sample.mechanism)
+        norms = clipped_sum(
+            self._losses, params, self._records, sample.mechanism, chunk=self._plan.physical_batch
+        ).squared_norms
+        shares = sample.mechanism.shares(norms).cpu().numpy()
+        grid = np.linspace(0, 1, _GRID)
+        costs = np.interp(shares**2, grid**2, privacy_costs(q, grid / z, [self._moment])[:, 0])  # convex: from above
+        active = (self._spent + costs) * (1 + _SLACK) <= self._wanted.allowed(self._moment)
+        self._spent[active] += costs[active]
+        if sample.data is not None and sample.units is not None:
+            kept = np.flatnonzero(active[sample.units])
+            sample.units = sample.units[kept]
+            sample.data = take_records(sample.data, from_numpy(kept)) if len(kept) else None
