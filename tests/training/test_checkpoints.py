@@ -14,6 +14,7 @@ from conftest import classify
 
 import tacit
 from tacit.errors import BudgetError, InputError, LedgerError
+from tacit.evidence import evidence_path
 from tacit.ledger import Head
 from tacit.training import Checkpoint, PrivateSum, read_checkpoint
 from tacit.training.trees import put_together, take_apart
@@ -414,3 +415,25 @@ def test_a_users_own_loop_goes_on(model, data, plan, checkpoint):
     optimizer, ledger = loop(stop=None)
     assert optimizer["state"][0]["step"] == 30
     assert ledger.steps == ledger.planned_steps == 30
+
+
+@pytest.mark.parametrize("kind", ["probes", "members"])
+def test_evidence_goes_on_with_the_run(method, data, plan, checkpoint, kind):
+    """All steps are covered, but for those of probes between their last look and the stop: 8 and 9."""
+    gathers = {"probes": tacit.EvidencePlan(probes=data, probe_every=7), "members": tacit.EvidencePlan(members=True)}
+    plan = replace(plan, dataset_size=40)
+    stopped(method, data, plan, checkpoint, 9, evidence=gathers[kind])
+    run = tacit.train(method, data, plan, checkpoint=checkpoint, resume=True, evidence=gathers[kind])
+    found = tacit.load_evidence(evidence_path(plan.ledger, kind))
+    assert run.ledger.steps == 30
+    assert found.steps == (28 if kind == "probes" else 30)
+    assert min(stretch.first for stretch in found.stretches) == 0
+    assert max(stretch.last for stretch in found.stretches) == len(found.shares) - 1
+
+
+def test_an_individual_filter_does_not_go_on(method, data, plan, checkpoint):
+    """What each record has spent is private, so no checkpoint holds it."""
+    own = {"individual_filter": tacit.IndividualFilter(5.0, 1e-5)}
+    stopped(method, data, plan, checkpoint, 9, **own)
+    with pytest.raises(InputError, match="individual filter cannot go on"):
+        tacit.train(method, data, plan, checkpoint=checkpoint, resume=True, **own)
