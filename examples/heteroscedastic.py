@@ -1,8 +1,9 @@
 """Regression whose noise grows with x (paper N, C.2): how much is noise, and how much is not knowing better?
 
-``python examples/heteroscedastic.py [--out FOLDER]`` fits the paper's data privately at epsilon 1 (delta 1e-5) by DP-SGLD
-on public radial features, and without privacy, prints likelihood and coverage on test data, and draws both bands. The
-paper's own network and setting is there too (``--paper``): its band is sensible, at an epsilon that protects nobody.
+``python examples/heteroscedastic.py [--out FOLDER]`` fits the paper's data privately at epsilon 1 (delta 1e-5) by
+DP-SGLD on public radial features, and without privacy, prints likelihood and coverage on test data, and draws both
+bands. Clip and rate were chosen on data of seeds 0 to 3; report others. The paper's own network and setting is there
+too (``--paper``): its band is sensible, at an epsilon that protects nobody.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import tacit
 from tacit.evaluation import coverage, gaussian_nll
 
 TRAIN, TEST, EPSILON, DELTA = 250, 150, 1.0, 1e-5
-PROBABILITY, STEPS, CLIP_NORM, RATE, DRAWS = 0.5, 300, 1.0, 0.15, 100
+PROBABILITY, STEPS, CLIP_NORM, RATE, DRAWS = 0.5, 300, 4.0, 0.05, 100  # a tight clip makes the noise look too small
 LIKELIHOOD = tacit.HeteroscedasticGaussian(least_stddev=0.1)
 
 
@@ -33,7 +34,7 @@ def generate(seed: int) -> tuple[Tensor, Tensor]:
 class RadialFeatures(nn.Module):
     """A linear model of public radial features: centres and width do not depend on the data."""
 
-    def __init__(self, number: int = 13, width: float = 0.7) -> None:
+    def __init__(self, number: int = 9, width: float = 0.9) -> None:
         super().__init__()
         self.register_buffer("centres", torch.linspace(-3, 3, number))
         self.width = width
@@ -102,7 +103,8 @@ def report(name: str, model: nn.Module, posterior: tacit.Draws, x: Tensor, y: Te
     print(
         f"{name}: NLL {gaussian_nll(found.mean, found.stddev.square(), y):.3f}, "
         f"95 % coverage {((y >= low) & (y <= high)).float().mean():.2f}, calibration {coverage(cumulative).error:.3f}, "
-        f"mean data sd {found.data_uncertainty.sqrt().mean():.2f}, posterior sd {found.posterior_uncertainty.sqrt().mean():.2f}"
+        f"data sd {found.data_uncertainty.sqrt().mean():.2f}, "
+        f"posterior sd {found.posterior_uncertainty.sqrt().mean():.2f}"
     )
     return found
 
@@ -131,7 +133,7 @@ def draw(path: Path, x: Tensor, y: Tensor, fits: dict[str, tuple[nn.Module, taci
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--seed", type=int, default=10)
     arguments.add_argument("--paper", action="store_true")
     arguments.add_argument("--out", type=Path)
     options = arguments.parse_args()

@@ -34,7 +34,7 @@ _HOME = {
     "tacit.sampling": ["BallsInBinsSampling", "FixedSizeSampling", "Microbatches", "PoissonSampling", "Records",
                        "Users"],
     "tacit.training": ["DataSource", "EvidencePlan", "IndividualFilter", "PrivateGradient", "Run", "TrainingPlan",
-                       "hybrid", "one_posterior_sample", "train"],
+                       "hybrid", "one_posterior_sample", "private_temperature", "train"],
 }  # fmt: skip
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
@@ -158,4 +158,5 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.training import TrainingPlan as TrainingPlan
     from tacit.training import hybrid as hybrid
     from tacit.training import one_posterior_sample as one_posterior_sample
+    from tacit.training import private_temperature as private_temperature
     from tacit.training import train as train

@@ -1,6 +1,6 @@
 """Real data sets from an offline folder, checked before use. Nothing is unpickled."""
 
 from tacit.data.adult import TableData, load_adult
-from tacit.data.mnist import ImageData, load_mnist
+from tacit.data.mnist import ImageData, load_fashion_mnist, load_mnist
 
-__all__ = ["ImageData", "TableData", "load_adult", "load_mnist"]
+__all__ = ["ImageData", "TableData", "load_adult", "load_fashion_mnist", "load_mnist"]

@@ -1,4 +1,4 @@
-"""MNIST from its four original files, in the folder that the environment variable TACIT_DATA names."""
+"""MNIST and Fashion-MNIST from their original files, in the folder that the environment variable TACIT_DATA names."""
 
 import gzip
 from dataclasses import dataclass
@@ -10,11 +10,25 @@ from torch import Tensor
 
 from tacit.data.files import data_folder, read_original
 
+_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
 _SHA256 = {
-    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    "mnist": (
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    ),
+    "fashion-mnist": (
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+    ),
 }
 
 
@@ -34,8 +48,21 @@ def load_mnist(folder: str | Path | None = None) -> ImageData:
     Args:
         folder: where ``mnist/*.gz`` lie; by default the folder that TACIT_DATA names.
     """
-    place = data_folder(folder, "mnist")
-    arrays = [_read(place / name, digest) for name, digest in _SHA256.items()]
+    return _load("mnist", folder)
+
+
+def load_fashion_mnist(folder: str | Path | None = None) -> ImageData:
+    """60,000 training and 10,000 test pictures of clothes, in the form of MNIST: inputs that a digit model cannot know.
+
+    Args:
+        folder: where ``fashion-mnist/*.gz`` lie; by default the folder that TACIT_DATA names.
+    """
+    return _load("fashion-mnist", folder)
+
+
+def _load(name: str, folder: str | Path | None) -> ImageData:
+    place = data_folder(folder, name)
+    arrays = [_read(place / file, digest) for file, digest in zip(_FILES, _SHA256[name], strict=True)]
     return ImageData(*(torch.from_numpy(array if array.ndim == 1 else array[:, None]) for array in arrays))
 
 

@@ -8,6 +8,7 @@ from tacit.training.plan import TrainingPlan
 from tacit.training.private_gradient import PrivateGradient
 from tacit.training.private_sum import PrivateSum
 from tacit.training.samples import DataSource, Sample
+from tacit.training.temperature import private_temperature
 from tacit.training.train import Run, train
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "TrainingPlan",
     "hybrid",
     "one_posterior_sample",
+    "private_temperature",
     "read_checkpoint",
     "train",
 ]
