@@ -71,7 +71,7 @@ def main() -> None:
         )
     print(
         f"digits from clothes: by entropy {tacit.separation(known.entropy, unknown.entropy):.3f}, by mutual "
-        f"information {tacit.separation(known.mutual_information, unknown.mutual_information):.3f} (area under the ROC curve)"
+        f"information {tacit.separation(known.mutual_information, unknown.mutual_information):.3f} (area under the ROC)"
     )
     draw(options.out / "digits.png", model, posterior, data.test_images, {"easy": easy, "hard": hard})
 
