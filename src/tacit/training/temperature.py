@@ -1,7 +1,7 @@
 """Temperature scaling on private data, as the charged query that it is (Guo et al. 2017, made private).
 
 Dividing logits by one number tau > 0 mends over- or under-confidence without changing a decision. To choose tau on
-private records is to learn from them: it is one parameter, log tau, trained privately like any other, on the same ledger.
+private records is to learn from them: log tau is one parameter, trained privately like any other, on the same ledger.
 """
 
 from typing import Any
