@@ -125,3 +125,9 @@ def test_a_filter_does_not_go_on_with_sums_that_are_lost(model, data, plan):
     run(model, data, plan, individual_filter=wanted)
     with pytest.raises(InputError, match="sums are not kept"):
         run(model, data, plan, individual_filter=wanted)
+
+
+def test_a_filter_refuses_losses_with_chance_before_anything_is_released(data, plan):
+    model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Dropout(0.5), torch.nn.Linear(16, 3))
+    with pytest.raises(InputError, match="without chance"):
+        run(model, data, plan, individual_filter=IndividualFilter(epsilon=2.0, delta=1e-3))

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
 from tacit.accountants import check_delta
@@ -29,6 +30,7 @@ from tacit.training.plan import TrainingPlan
 from tacit.training.samples import DataSource, Sample
 
 _GRID = 513
+_SOME, _ROUNDING = 0.05, 1e-4  # chance shows in more than a few records, and by more than rounding
 _SLACK = 1e-9  # relative room for rounding in the sums
 
 
@@ -89,19 +91,17 @@ class FilteredRun:
         self._spent = np.zeros(len(source))
         assert ledger.header.filter_order is not None  # the engine has declared it
         self._moment = round(ledger.header.filter_order) - 1
+        self._checked = False
 
     @property
-    def spent(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def spent(self) -> NDArray[np.float64]:
         """The Renyi sum of each record so far."""
         return self._spent
 
     def admit(self, sample: Sample, params: Mapping[str, Tensor]) -> None:
         """Charge every record that may still take part, and take those that may not out of the sample."""
         q, z = rate_and_noise(self._plan, sample.mechanism)
-        norms = clipped_sum(
-            self._losses, params, self._records, sample.mechanism, chunk=self._plan.physical_batch
-        ).squared_norms
-        shares = sample.mechanism.shares(norms).cpu().numpy()
+        shares = self._shares(sample, params)
         grid = np.linspace(0, 1, _GRID)
         costs = np.interp(shares**2, grid**2, privacy_costs(q, grid / z, [self._moment])[:, 0])  # convex: from above
         active = (self._spent + costs) * (1 + _SLACK) <= self._wanted.allowed(self._moment)
@@ -110,3 +110,19 @@ class FilteredRun:
             kept = np.flatnonzero(active[sample.units])
             sample.units = sample.units[kept]
             sample.data = take_records(sample.data, from_numpy(kept)) if len(kept) else None
+
+    def _shares(self, sample: Sample, params: Mapping[str, Tensor]) -> NDArray[np.float64]:
+        """The share of every record at this step, drawn or not."""
+        shares = self._evaluate(sample, params)
+        if not self._checked:
+            # by chance inside the losses a record could move the release further than what was charged for it
+            if np.mean(np.abs(shares - self._evaluate(sample, params)) > _ROUNDING) > _SOME:
+                raise InputError("an individual filter needs losses without chance; dropout must be off")
+            self._checked = True
+        return shares
+
+    def _evaluate(self, sample: Sample, params: Mapping[str, Tensor]) -> NDArray[np.float64]:
+        chunk = self._plan.physical_batch
+        found = clipped_sum(self._losses, params, self._records, sample.mechanism, chunk=chunk)
+        shares: NDArray[np.float64] = sample.mechanism.shares(found.squared_norms).cpu().numpy()
+        return shares
