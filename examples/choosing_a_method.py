@@ -96,8 +96,8 @@ def make(name: str, out: Path, steps: int) -> None:
 
 def table(out: Path) -> str:
     lines = [
-        "| method | prior | epsilon (PLD) | accuracy | ECE | MCE | NLL | twin: accuracy | ECE | NLL | private / twin |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| method | prior | epsilon (PLD) | accuracy | ECE | MCE | NLL | twin: accuracy | ECE | NLL | time | memory |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name in (row for row in ROWS if not row.endswith("twin")):
         paths = [out / f"{full.replace(' ', '-')}.json" for full in (name, f"{name} twin")]
@@ -107,7 +107,8 @@ def table(out: Path) -> str:
             lines.append(
                 f"| {name.split()[0]} | {prior} | {one['epsilon']:.4f} | {one['accuracy']:.2%} | {one['ece']:.4f} "
                 f"| {one['mce']:.3f} | {one['nll']:.4f} | {other['accuracy']:.2%} | {other['ece']:.4f} "
-                f"| {other['nll']:.4f} | {one['seconds']:.0f} s / {other['seconds']:.0f} s |"
+                f"| {other['nll']:.4f} | {one['seconds']:.0f} s / {other['seconds']:.0f} s "
+                f"| {one['memory_mib']:.0f} / {other['memory_mib']:.0f} MiB |"
             )
     return "\n".join(lines) + "\n"
 
