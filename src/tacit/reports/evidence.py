@@ -45,7 +45,7 @@ def _draw_steps(axes: Any, ledger: Ledger, evidence: Evidence, delta: float) -> 
     if evidence.kind == "probes":
         accountant = BayesianAccountant("probes")
         typical = epsilon_over_steps(ledger, evidence, delta, accountant, steps)
-        axes.plot(steps, typical, color=RED, linestyle="--", label="Bayesian DP, typical records (sound)")
+        axes.plot(steps, typical, color=RED, linestyle="--", label="Bayesian DP, a typical record (betting estimate)")
     axes.set(xlabel="steps", ylabel="epsilon", title="What it costs as training goes on", ylim=(0, None))
     axes.legend(frameon=False)
 
