@@ -25,7 +25,8 @@ _SECONDS = 120
 def library() -> ctypes.CDLL | None:
     """The compiled kernels, or None. The threads are PyTorch's own where its OpenMP can be found, else there is one."""
     compiler = shutil.which("cc") or shutil.which("gcc")
-    if os.environ.get("TACIT_KERNELS") == "off" or compiler is None or platform.machine() not in ("x86_64", "AMD64"):
+    off = os.environ.get("TACIT_KERNELS") == "off" or os.name != "posix"
+    if off or compiler is None or platform.machine() not in ("x86_64", "AMD64"):
         return None
     for threads in (["-fopenmp"], []):
         try:
