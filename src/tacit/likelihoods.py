@@ -20,15 +20,6 @@ from tacit.losses import Batch
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
-class ClassLikelihood(Protocol):
-    """Targets are classes; a draw predicts probabilities."""
-
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor: ...
-
-    def probabilities(self, outputs: Tensor) -> Tensor:
-        """[inputs, classes] from the model's outputs."""
-
-
 class NumberLikelihood(Protocol):
     """Targets are numbers; a draw predicts a mean and a variance for each input."""
 

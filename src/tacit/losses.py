@@ -50,6 +50,10 @@ class ModelLosses:
         """The trained parameters: those that require a gradient, tied ones once."""
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
 
+    def start(self) -> dict[str, Tensor]:
+        """A copy of the trained parameters as they are: where a method starts."""
+        return {name: p.detach().clone() for name, p in self.params.items()}
+
     def owns(self, params: Mapping[str, Tensor]) -> bool:
         """Whether these are the model's own tensors, so that the model can run as it is."""
         own = dict(self.model.named_parameters())

@@ -6,7 +6,7 @@ worst case that differential privacy assumes for everybody. With noise multiplie
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -70,9 +70,6 @@ class Evidence:
         """Each stretch with the shares [records] that count for all of its steps."""
         for item in self.stretches:
             yield item, self.shares[item.first : item.last + 1].max(axis=0)
-
-    def bound_to(self, head: Head) -> "Evidence":
-        return replace(self, head=head)
 
 
 def round_up(shares: ArrayLike) -> Shares:

@@ -5,16 +5,15 @@ potential, U(w) = sum of losses + r(w), with noise of variance V = (n m)^2. Nois
 it is post-processing, and any generator will do for it: nothing about a record depends on its quality.
 """
 
-import hashlib
 import math
 from collections.abc import Mapping
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from tacit.errors import InputError, check_count, check_positive
 from tacit.inference.step_sizes import StepSize, as_step_size
+from tacit.posteriors.normals import check_seed, standard_normals
 
 NoiseFrom = Literal["asked", "planned"]
 
@@ -29,8 +28,7 @@ def check_sampler(
         check_positive("temperature", temperature)
     if noise not in ("asked", "planned"):
         raise InputError(f"noise must be 'asked' or 'planned', found {noise!r}")
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise InputError(f"seed must be a whole number, found {seed!r}")
+    check_seed(seed)
 
 
 def gradient_variances(mean_noise: Mapping[str, float] | None, dataset_size: int) -> dict[str, float]:
@@ -75,13 +73,8 @@ def add_normals(
     So nothing has to be kept for it: a run that goes on from a checkpoint adds what it would have added. Rounding may
     leave a variance just below 0, which counts as 0.
     """
-    digest = hashlib.sha256(f"noise on top {seed} {step}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-    added = {}
-    for name, value in vectors.items():
-        noise = torch.randn(value.shape, generator=generator, dtype=value.dtype).to(value.device)
-        added[name] = value + _root(variances[name]) * noise
-    return added
+    noise = standard_normals(seed, step, vectors)
+    return {name: value + _root(variances[name]) * noise[name] for name, value in vectors.items()}
 
 
 def _root(variance: float | Tensor) -> float | Tensor:

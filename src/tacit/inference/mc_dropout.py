@@ -65,7 +65,7 @@ class MCDropout:
         return ModelLosses(self.model, _Dropping(self.user_losses))
 
     def init(self) -> DropoutState:
-        params = {name: p.detach().clone() for name, p in self.losses.params.items()}
+        params = self.losses.start()
         return DropoutState(params, self.descent.init(params), params if self.average else {})
 
     def params(self, state: DropoutState) -> Vectors:

@@ -80,7 +80,7 @@ class PSGLD:
         return ModelLosses(self.model, self.user_losses)
 
     def init(self) -> PSGLDState:
-        params = {name: p.detach().clone() for name, p in self.losses.params.items()}
+        params = self.losses.start()
         return PSGLDState(params, {name: torch.zeros_like(value) for name, value in params.items()})
 
     def params(self, state: PSGLDState) -> Vectors:

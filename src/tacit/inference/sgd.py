@@ -49,7 +49,7 @@ class SGD:
         return ModelLosses(self.model, self.user_losses)
 
     def init(self) -> SGDState:
-        params = {name: p.detach().clone() for name, p in self.losses.params.items()}
+        params = self.losses.start()
         return SGDState(params, {name: torch.zeros_like(value) for name, value in params.items()})
 
     def params(self, state: SGDState) -> Vectors:

@@ -73,7 +73,7 @@ class SGHMC:
         return ModelLosses(self.model, self.user_losses)
 
     def init(self) -> SGHMCState:
-        params = {name: p.detach().clone() for name, p in self.losses.params.items()}
+        params = self.losses.start()
         return SGHMCState(params, {name: torch.zeros_like(value) for name, value in params.items()})
 
     def params(self, state: SGHMCState) -> Vectors:

@@ -100,7 +100,7 @@ class SGLD:
         return ModelLosses(self.model, self.user_losses)
 
     def init(self) -> SGLDState:
-        return SGLDState({name: p.detach().clone() for name, p in self.losses.params.items()})
+        return SGLDState(self.losses.start())
 
     def params(self, state: SGLDState) -> Vectors:
         return state.params

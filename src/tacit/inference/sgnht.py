@@ -76,7 +76,7 @@ class SGNHT:
         return ModelLosses(self.model, self.user_losses)
 
     def init(self) -> SGNHTState:
-        params = {name: p.detach().clone() for name, p in self.losses.params.items()}
+        params = self.losses.start()
         return SGNHTState(params, {name: torch.zeros_like(value) for name, value in params.items()}, self.diffusion)
 
     def params(self, state: SGNHTState) -> Vectors:

@@ -91,7 +91,7 @@ class VariationalInference:
         return ModelLosses(self.model, self.user_losses)
 
     def init(self) -> VariationalState:
-        mean = {name: p.detach().clone() for name, p in self.losses.params.items()}
+        mean = self.losses.start()
         spread = self.family.init(mean, self.initial_stddev)
         both = _join(mean, spread)
         noise = standard_normals(self.seed, 0, mean)

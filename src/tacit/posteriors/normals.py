@@ -33,7 +33,11 @@ def random_word(seed: int, number: int) -> int:
     return int(_counter(seed, number).random_raw()) >> 32
 
 
-def _counter(seed: int, number: int) -> np.random.Philox:
+def check_seed(seed: int) -> None:
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
         raise InputError(f"seed must be a whole number from 0 to 2^64 - 1, found {seed!r}")
+
+
+def _counter(seed: int, number: int) -> np.random.Philox:
+    check_seed(seed)
     return np.random.Philox(key=(number << 64) | seed)

@@ -11,7 +11,7 @@ Steps that no evidence covers count at the worst case, share 1.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,12 +73,6 @@ class Exposure:
     def mu(self) -> Floats:
         """The Gaussian-DP parameter of each record by the central limit: a measure of size, not a guarantee."""
         return np.sqrt(self.total(lambda q, r: _clt(q, r)[:, None])[:, 0])
-
-    def split(self, size: int) -> Iterator["Exposure"]:
-        """The same for some records at a time."""
-        for start in range(0, self.records, size):
-            rows = slice(start, start + size)
-            yield Exposure(tuple(Part(p.probability, p.grid, p.weights[rows]) for p in self.parts), self.worst)
 
     def take(self, rows: NDArray[np.int64]) -> "Exposure":
         return Exposure(tuple(Part(p.probability, p.grid, p.weights[rows]) for p in self.parts), self.worst)
