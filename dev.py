@@ -3,6 +3,7 @@
     python3 dev.py demo     set up (own virtual environment) and run the demo
     python3 dev.py test     set up and pass the tests: ruff, mypy, pytest
     python3 dev.py slow     set up and run the slow tests as well
+    python3 dev.py reliability   set up, try to break every promise of docs/failure-modes.md, print the table
 
 Standard library only. The environment lies in .venv; it is made anew when what it is made from changes.
 """
@@ -70,8 +71,12 @@ def slow() -> None:
     run(BIN / "python", "-m", "pytest", "-q", "-m", "slow or not slow")
 
 
+def reliability() -> None:
+    run(BIN / "python", "-m", "reliability", "--write", "docs/reliability.md")
+
+
 def main() -> None:
-    tasks = {"demo": demo, "test": test, "slow": slow}
+    tasks = {"demo": demo, "test": test, "slow": slow, "reliability": reliability}
     if len(sys.argv) != 2 or sys.argv[1] not in tasks:
         sys.exit(__doc__)
     set_up()

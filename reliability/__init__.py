@@ -1,0 +1,1 @@
+"""What must never happen (docs/failure-modes.md), tried out row by row: ``python3 dev.py reliability``."""
