@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit.kernels import library
 
+_ENOUGH = 1 << 14  # entries below which PyTorch is done before the kernel is called
 _MANY = 1 << 13  # windows for which a second thread pays
 _MOST_PLACES = 1 << 31
 _pool: Any = torch.ops.aten.max_pool2d_with_indices.default
@@ -34,8 +35,8 @@ _FUNCTIONS = frozenset(
 
 
 def call_faster(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function of PyTorch; if it is a max pooling, the kernel computes it where it can."""
-    if func not in _FUNCTIONS or _kernel() is None:
+    """Call a function of PyTorch; if it is a large max pooling, the kernel computes it where it can."""
+    if func not in _FUNCTIONS or not args or args[0].numel() < _ENOUGH or _kernel() is None:
         return func(*args, **kwargs)
     with _ByKernel():  # type: ignore[no-untyped-call]
         return func(*args, **kwargs)
@@ -43,6 +44,10 @@ def call_faster(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 class _ByKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Stands below autograd and answers the one operation that all max poolings of one and two dimensions become."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and to tell dynamo so would import it, which takes seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = max_pool_by_kernel(*args) if func is _pool and not kwargs else None
