@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from tacit.gradients.layers import RULE_OF_FUNCTION, SYMMETRIC, LayerCall
 from tacit.gradients.layers.anything import bind_anything
 from tacit.gradients.layers.recurrent import WRITTEN_OUT
+from tacit.gradients.max_pooling import call_faster
 
 
 class UncoveredError(Exception):
@@ -94,7 +95,7 @@ class WatchUses(TorchFunctionMode):
         if func in _COMPOSED and not _is_packed(args):
             with self:
                 return _COMPOSED[func](*args, **kwargs)
-        output = func(*args, **kwargs)
+        output = call_faster(func, args, kwargs)
         watched = self._watched(args) + self._watched(kwargs.values())
         if watched:
             self._keep(func, args, kwargs, output, watched)
