@@ -37,6 +37,7 @@ ALLOWED = {
         "accountants", "evidence",
     },
     "reports": {"errors", "accountants", "evidence", "evaluation", "posteriors", "ledger"},
+    "reproduction": {"errors"},
     "commands": None,
     "estimators": None,
     "distributed": None,
