@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import tacit
 from tacit.reproduction import Work
 
-SIZE, BATCH, DIMENSION, STEPS, NOISE = 10_000, 1_000, 20, 20, 10.0
+SIZE, BATCH, DIMENSION, STEPS, NOISE = 10_000, 1_000, 20, 200, 10.0
 SCALES = {"small": 1.0, "large": 100.0}
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from tacit.commands.output import console, print_json
 from tacit.data.files import has_data
@@ -56,7 +56,7 @@ def _check_data(item: Item) -> None:
 
 
 def _list(items: dict[str, Item]) -> None:
-    table = Table("item", "what it is", "minutes", "needs", "rows")
+    table = Table(Column("item", no_wrap=True), "what it is", "minutes", "needs", "rows")
     for item in items.values():
         table.add_row(item.key, item.title, f"{item.minutes:g}", ", ".join(item.needs), str(len(item.rows)))
     console.print(table)
