@@ -37,6 +37,7 @@ ALLOWED = {
         "accountants", "evidence",
     },
     "reports": {"errors", "accountants", "evidence", "evaluation", "posteriors", "ledger"},
+    "pate": {"errors", "ledger", "randomness", "accountants"},
     "reproduction": {"errors"},
     "commands": None,
     "estimators": None,
