@@ -48,8 +48,9 @@ def _draft(table: Table, data: Path, from_values: bool, public: Path | None, tar
 def _next(out: Path, from_values: bool, public: Path | None) -> str:
     if from_values:
         return (
-            f"{out}: bounds, levels and the number of records come from the data itself. Epsilon does not cover that, and "
-            "every statement will say so. Replace them by what is publicly known, then set derived_from_private_data = false."
+            f"{out}: bounds, levels and the number of records come from the data itself. Epsilon does not cover "
+            "that, and every statement will say so. Replace them by what is publicly known, then set "
+            "derived_from_private_data = false."
         )
     if public is not None:
         return f"{out}: bounds and levels come from {public.name}. Write records = ... (a round number is fine)."

@@ -38,7 +38,9 @@ def train(
     model: Annotated[str | None, typer.Option(help="linear (default), mlp or MODULE:FACTORY.")] = None,
     unit: Annotated[str | None, typer.Option(help="record, or the column that says whose row it is.")] = None,
     budget: Annotated[Path | None, typer.Option(help="A ledger that several runs share.")] = None,
-    budget_epsilon: Annotated[float | None, typer.Option(help="The total of --budget, given when it is opened.")] = None,
+    budget_epsilon: Annotated[
+        float | None, typer.Option(help="The total of --budget, given when it is opened.")
+    ] = None,
     bayesian_evidence: Annotated[
         bool, typer.Option("--bayesian-evidence", help="Gather private evidence, for tacit account --bayesian.")
     ] = False,
@@ -146,7 +148,9 @@ def _shared_budget(ledger: Path | None, total: float | None, epsilon: float) -> 
         raise InputError(f"--budget {ledger} is a folder; name a ledger file")
     if not ledger.exists():
         if total is None:
-            raise InputError(f"{ledger} does not exist yet; open it with its total, as in --budget-epsilon {2 * epsilon:g}")
+            raise InputError(
+                f"{ledger} does not exist yet; open it with its total, as in --budget-epsilon {2 * epsilon:g}"
+            )
         return total
     found = Budget.of(read_ledger(ledger))
     if found is None:
@@ -274,7 +278,9 @@ def _explain(facts: "RunFacts") -> None:
     from rich.table import Table as Shown
 
     problem = facts.problem
-    shown = Shown(title=f"Settings of {problem.method} on {problem.schema.dataset}", title_justify="left", title_style="bold")
+    shown = Shown(
+        title=f"Settings of {problem.method} on {problem.schema.dataset}", title_justify="left", title_style="bold"
+    )
     shown.add_column("setting")
     shown.add_column("value", justify="right")
     shown.add_column("why")
@@ -283,7 +289,9 @@ def _explain(facts: "RunFacts") -> None:
         value = f"{setting.value:.6g}" if isinstance(setting.value, int | float) else str(setting.value)
         shown.add_row(setting.name, value, setting.why)
     console.print(shown)
-    console.print("These follow from public numbers alone; nothing was tried out on the private data.\n", highlight=False)
+    console.print(
+        "These follow from public numbers alone; nothing was tried out on the private data.\n", highlight=False
+    )
 
 
 def _finish(folder: "RunFolder", facts: "RunFacts", fitted: "Fitted", quiet: bool) -> None:
@@ -334,7 +342,7 @@ def _summary(
     yield from _how_good(problem.task, evaluation)
     yield (
         f"[bold]{folder.path}/[/] holds the model, the ledger and run.json ({facts.seconds:g} s). Next: "
-        f"tacit predict {folder.path} NEW.csv --out predictions.csv; tacit account {folder.path} --delta {problem.delta:g}"
+        f"tacit predict {folder.path} NEW.csv --out predictions.csv"
     )
 
 
@@ -345,12 +353,14 @@ def _how_good(task: str, evaluation: dict[str, Any] | None) -> Iterator[str]:
         surest = evaluation["selective"]
         best = min(range(len(surest["kept"])), key=lambda i: abs(surest["kept"][i] - 0.8))
         yield (
-            f"[bold]How good[/]: {evaluation['accuracy']:.2%} of {evaluation['records']:,} public test records are right; "
-            f"calibration error {evaluation['ece']:.3f}; of the 80% it is surest of, {surest['accuracy'][best]:.1%} are right."
+            f"[bold]How good[/]: {evaluation['accuracy']:.2%} of {evaluation['records']:,} public test records are "
+            f"right; calibration error {evaluation['ece']:.3f}; of the 80% it is surest of, "
+            f"{surest['accuracy'][best]:.1%} are right."
         )
     else:
         held = dict(zip(evaluation["coverage"]["level"], evaluation["coverage"]["held"], strict=True))
         yield (
-            f"[bold]How good[/]: root mean squared error {evaluation['rmse']:.4g} on {evaluation['records']:,} public test "
-            f"records (a constant: {evaluation['rmse_of_a_constant']:.4g}); its 95% intervals hold {held[0.95]:.1%} of them."
+            f"[bold]How good[/]: root mean squared error {evaluation['rmse']:.4g} on {evaluation['records']:,} public "
+            f"test records (a constant: {evaluation['rmse_of_a_constant']:.4g}); its 95% intervals hold "
+            f"{held[0.95]:.1%} of them."
         )

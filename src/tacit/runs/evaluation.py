@@ -48,7 +48,9 @@ def _entropies(entropy: Tensor, right: Tensor, classes: int) -> dict[str, Any]:
     """How many right and wrong answers were how uncertain, in nats."""
     edges = np.linspace(0, float(np.log(classes)), 21)
     inside = np.clip(entropy.double().numpy(), edges[0], edges[-1])
-    counts = {kind: np.histogram(inside[which.numpy()], edges)[0] for kind, which in (("right", right), ("wrong", ~right))}
+    counts = {
+        kind: np.histogram(inside[which.numpy()], edges)[0] for kind, which in (("right", right), ("wrong", ~right))
+    }
     return {"edges": edges.tolist()} | {kind: count.tolist() for kind, count in counts.items()}
 
 
@@ -92,7 +94,9 @@ def _nll(predictor: Predictor, mean: Tensor, doubt: Tensor, truth: Tensor, half:
     density = torch.zeros_like(truth)
     for stddev, weight in zip(stddevs, weights, strict=True):
         variance = (half * stddev) ** 2 + doubt
-        density = density + weight * torch.exp(-0.5 * (truth - mean).square() / variance) / (2 * torch.pi * variance).sqrt()
+        density = (
+            density + weight * torch.exp(-0.5 * (truth - mean).square() / variance) / (2 * torch.pi * variance).sqrt()
+        )
     return float(-density.clamp(min=1e-300).log().mean())
 
 

@@ -1,11 +1,11 @@
 """A run's folder: the ledger, the posterior, and ``run.json``, which says in public facts what was done and why.
 
-    ledger.jsonl             what was released; the guarantee follows from it
-    run.json                 task, target, settings with their reasons, schema: public facts only
-    posterior.safetensors    what was learned
-    checkpoint.safetensors   while the run goes on
-    evaluation.json          how good it is on data that was declared public
-    evidence.*.safetensors   private, if asked for; readable by the owner alone
+ledger.jsonl             what was released; the guarantee follows from it
+run.json                 task, target, settings with their reasons, schema: public facts only
+posterior.safetensors    what was learned
+checkpoint.safetensors   while the run goes on
+evaluation.json          how good it is on data that was declared public
+evidence.*.safetensors   private, if asked for; readable by the owner alone
 """
 
 import json
@@ -61,7 +61,9 @@ class RunFolder:
         if self.is_finished:
             raise InputError(f"{self.path} holds a finished run; name another folder with --out, or remove it")
         if self.ledger.exists() or self.facts.exists():
-            raise InputError(f"{self.path} holds a run that was not finished; go on with --resume, or name another folder")
+            raise InputError(
+                f"{self.path} holds a run that was not finished; go on with --resume, or name another folder"
+            )
 
     def write_json(self, path: Path, facts: dict[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,15 +24,14 @@ class Predictor:
     spread: Spread | None = None
 
     def classes(self, inputs: Floats) -> Prediction:
-        likelihood = self.problem.likelihood
-        return predict(self.problem.build(), self.posterior, torch.from_numpy(inputs), likelihood=likelihood)  # type: ignore[return-value,arg-type]
+        found = self._predict(inputs, self.problem.likelihood)
+        assert isinstance(found, Prediction)
+        return found
 
     def numbers(self, inputs: Floats) -> RegressionPrediction:
         """On the target's own scale."""
-        likelihood = self.problem.likelihood if self.spread is None else self.spread.likelihood()
-        found = predict(  # type: ignore[call-overload]
-            self.problem.build(), self.posterior, torch.from_numpy(inputs), likelihood=likelihood, levels=LEVELS
-        )
+        found = self._predict(inputs, self.problem.likelihood if self.spread is None else self.spread.likelihood())
+        assert isinstance(found, RegressionPrediction)
         middle, half = target_scale(self.problem.schema, self.problem.target)
         return RegressionPrediction(
             middle + half * found.mean,
@@ -41,6 +40,13 @@ class Predictor:
             middle + half * found.quantiles,
             found.levels,
         )
+
+    def _predict(self, inputs: Floats, likelihood: Any) -> Prediction | RegressionPrediction:
+        model = self.problem.build()
+        found: Prediction | RegressionPrediction = predict(
+            model, self.posterior, torch.from_numpy(inputs), likelihood=likelihood, levels=LEVELS
+        )
+        return found
 
     def table(self, table: Table) -> dict[str, Any]:
         """The columns that ``tacit predict`` writes, one value for each row of the table."""

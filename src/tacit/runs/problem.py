@@ -116,11 +116,10 @@ class Problem:
                 return SGHMC(model, self.likelihood, prior, FRICTION * rate / n, n, temperature=None, friction=FRICTION)
             case "bbp":
                 start = min(0.05, settings.prior_stddev)
-                found = bayes_by_backprop(
+                return bayes_by_backprop(
                     model, self.likelihood, dataset_size=n, learning_rate=rate, prior=prior,
                     initial_stddev=start, average=average,
                 )  # fmt: skip
-                return found
             case "vi":
                 return VariationalInference(
                     model, self.likelihood, n, prior, descent=Adam(rate), initial_stddev=0.1, average=average

@@ -43,9 +43,7 @@ class Number:
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise InputError(f"column {self.name!r}: low {self.low:g} must be below high {self.high:g}")
         if self.transform not in get_args(Transform):
-            raise InputError(
-                f"column {self.name!r}: transform must be linear, sqrt or log, found {self.transform!r}"
-            )
+            raise InputError(f"column {self.name!r}: transform must be linear, sqrt or log, found {self.transform!r}")
         if not all(_is_number(edge) and math.isfinite(edge) for edge in self.bins) or any(
             not a < b for a, b in zip(self.bins, self.bins[1:], strict=False)
         ):
@@ -76,7 +74,9 @@ class Category:
         if len(set(self.levels)) != len(self.levels):
             raise InputError(f"column {self.name!r}: a level is declared twice")
         if len(self.levels) > MOST_LEVELS:
-            raise InputError(f"column {self.name!r} declares {len(self.levels)} levels, at most {MOST_LEVELS} can be used")
+            raise InputError(
+                f"column {self.name!r} declares {len(self.levels)} levels, at most {MOST_LEVELS} can be used"
+            )
 
     @property
     def is_declared(self) -> bool:
@@ -120,7 +120,8 @@ class Ignored:
 
 
 Column = Number | Category | Flag | Ignored
-KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Category, Flag, Ignored)}
+_KINDS: tuple[Any, ...] = (Number, Category, Flag, Ignored)
+KINDS: dict[str, Any] = {kind.kind: kind for kind in _KINDS}
 
 
 def column_from_json(facts: object) -> Column:
@@ -141,7 +142,8 @@ def column_from_json(facts: object) -> Column:
             raise InputError(f"column {facts['name']!r}: {key} must be a list, found {rest[key]!r}")
     if not isinstance(rest.get("may_be_missing", False), bool):
         raise InputError(f"column {facts['name']!r}: may_be_missing must be true or false")
-    return kind(**rest)
+    column: Column = kind(**rest)
+    return column
 
 
 def column_to_json(column: Column) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Drafts of schemas: names and types of a table, or also bounds and levels, from a table that is public or declared so."""
+"""Drafts of schemas: names and types of a table, or also bounds and levels, from a public one or marked as not."""
 
 import math
 from pathlib import Path
@@ -48,8 +48,13 @@ def public_schema(public: Table, private_names: list[str], path: str | Path, tar
 
 
 def _typed(name: str, cells: Cells) -> Column:
-    kind = _kind(cells[:_LOOKED_AT])
-    return {"number": Number, "flag": Flag, "category": Category}[kind](name)
+    match _kind(cells[:_LOOKED_AT]):
+        case "number":
+            return Number(name)
+        case "flag":
+            return Flag(name)
+        case _:
+            return Category(name)
 
 
 def _kind(cells: Cells) -> str:

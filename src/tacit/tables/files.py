@@ -80,7 +80,9 @@ def _read_csv(path: Path) -> Table:
         _check_names(names, path, delimiter)
         cells = list(_even_rows(rows, names, path))
     except csv.Error as error:
-        raise InputError(f"{path}, line {rows.line_num}: {error}; is a quotation mark open or a cell too long?") from error
+        raise InputError(
+            f"{path}, line {rows.line_num}: {error}; is a quotation mark open or a cell too long?"
+        ) from error
     columns = zip(*cells, strict=True) if cells else ([] for _ in names)
     stripped = ([cell.strip() for cell in column] for column in columns)
     return Table({name: np.array(column, dtype=object) for name, column in zip(names, stripped, strict=True)})

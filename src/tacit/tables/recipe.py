@@ -126,7 +126,11 @@ def recipe(facts: Facts) -> Recipe:
         Setting("steps", steps, "enough small steps for a steady descent; more would cost time and change little"),
         Setting("noise multiplier", noise, f"the least noise that keeps all steps within epsilon ({facts.accountant})"),
         Setting("clip norm", clip, clip_why),
-        Setting("signal to noise", snr, f"n mu / (C sqrt(d)), mu {mu:.4g}; below {ENOUGH[facts.task]:g} there is too little data"),
+        Setting(
+            "signal to noise",
+            snr,
+            f"n mu / (C sqrt(d)), mu {mu:.4g}; below {ENOUGH[facts.task]:g} there is too little data",
+        ),
         Setting("learning rate", rate, rate_why),
         Setting("prior standard deviation", prior, prior_why),
         Setting("draws", draws, _DRAWS_WHY[facts.method]),
@@ -135,7 +139,18 @@ def recipe(facts: Facts) -> Recipe:
         why = "a tenth of the budget buys a noisy histogram of residuals, on which the intervals rest"
         settings.append(Setting("noise on the residuals' histogram", spread_noise, why))
     return Recipe(
-        probability, steps, noise, clip, rate, prior, draws, apart, spread_noise, snr, tuple(settings), _warnings(facts, snr)
+        probability,
+        steps,
+        noise,
+        clip,
+        rate,
+        prior,
+        draws,
+        apart,
+        spread_noise,
+        snr,
+        tuple(settings),
+        _warnings(facts, snr),
     )
 
 
@@ -210,6 +225,6 @@ def _warnings(facts: Facts, snr: float) -> tuple[str, ...]:
     if snr >= enough:
         return ()
     return (
-        f"the data is too little for this epsilon: signal to noise is {snr:.0f}, below {enough:g}; expect a poor model, "
-        f"or use about {math.ceil(facts.units * enough / snr / 100) * 100:,} records, fewer columns or a larger epsilon",
+        f"the data is too little for this epsilon: signal to noise is {snr:.0f}, below {enough:g}; expect a poor "
+        f"model, or use about {math.ceil(facts.units * enough / snr / 100) * 100:,} records, fewer columns or more epsilon",
     )

@@ -124,7 +124,9 @@ class Schema:
     def assumptions(self) -> tuple[str, ...]:
         """What every statement about a run with this schema has to repeat."""
         if self.derived_from_private_data:
-            return ("bounds, levels or the number of records were taken from the private data, which epsilon does not cover",)
+            return (
+                "bounds, levels or the number of records were read off the private data; epsilon does not cover that",
+            )
         return (f"bounds, levels, classes and the number of records are public ({self.source})",)
 
     def to_json(self) -> dict[str, Any]:
@@ -168,7 +170,7 @@ def schema_text(schema: Schema) -> str:
     facts = schema.to_json()
     lines = [
         "# A Tacit schema: what is public about the table. Nothing in it may be looked up in the private records.",
-        "# Kinds: number (low, high; transform sqrt or log for amounts that are mostly small; bins), category (levels),",
+        "# Kinds: number (low, high; transform sqrt or log for amounts mostly small; bins), category (levels),",
         "# flag (yes, no), ignore. Values outside are clamped, other levels and missing values count as unknown.",
     ]
     lines += [f"{name} = {_toml(facts[name])}" for name in ("format", *_FACTS) if name in facts]
