@@ -98,14 +98,13 @@ def _planned(
     target = asked.target or schema.target
     if target is None:
         raise InputError("which column is to be predicted? give --target, or target = ... in the schema")
-    table.column(target)
+    for name in (target, schema.unit) if schema.unit != "record" else (target,):
+        table.column(name)
     schema.check(target)
     if asked.task is not None and asked.task != schema.task(target):
         raise InputError(f"--task {asked.task}, but the schema declares {target!r} for {schema.task(target)}")
     for column in schema.features(target):
         table.column(column.name)
-    if schema.unit != "record":
-        table.column(schema.unit)
     if asked.epsilon is None:
         raise InputError("how much privacy may it cost? give --epsilon; 1 is a common choice")
     delta = default_delta(schema.units) if asked.delta is None else asked.delta

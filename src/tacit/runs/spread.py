@@ -16,7 +16,7 @@ from tacit.accountants import BudgetGate
 from tacit.ledger import Charge, LedgerFile
 from tacit.likelihoods import ScaleMixture
 from tacit.randomness import Randomness
-from tacit.tables.recipe import spread_event
+from tacit.tables.recipes import spread_event
 from tacit.training import TrainingPlan
 
 Floats = NDArray[np.float64]

@@ -1,7 +1,7 @@
 """From declared columns to features: every record by itself, so that it costs no privacy.
 
 A number goes to [-1, 1] by its bounds, clamped; bins and levels become features of 0 or 1; a bias is added and the
-record scaled to norm 1, which bounds the gradient of a linear model. What is missing or unknown has one documented place:
+record scaled to norm 1, which bounds the gradient of a linear model. What is missing or unknown has its place:
 
 - a number that is missing, text or NaN: the middle, 0, and in no bin; an infinite one: the nearer bound
 - a level that was not declared: no level's feature is set

@@ -102,11 +102,11 @@ def _text(path: Path) -> str:
     data = path.read_bytes()
     if not data.strip():
         raise InputError(f"{path} is empty")
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:200].count(0) > 50:
-        raise InputError(f"{path} is UTF-16 text; save it as UTF-8")
     for start, what in _NOT_TEXT.items():
         if data.startswith(start):
             raise InputError(f"{path} is {what}, not text; save it as CSV or give it its own ending")
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:200].count(0) > 50:
+        raise InputError(f"{path} is UTF-16 text; save it as UTF-8")
     if b"\0" in data:
         raise InputError(f"{path} holds zero bytes, so it is not a text file")
     try:
@@ -163,7 +163,7 @@ def _from_arrow(column: Any, name: str, path: Path) -> Cells:
 
 def _read_npz(path: Path) -> Table:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, zipfile.BadZipFile, EOFError, KeyError, AttributeError) as error:
         raise InputError(f"{path} is damaged or no npz of plain arrays: {error}") from error

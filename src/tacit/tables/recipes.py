@@ -22,8 +22,9 @@ from tacit.tables.schema import Task
 
 Method = Literal["sgld", "sghmc", "bbp", "dropout", "vi", "sgd"]
 MANY = 10_000  # records from which a smaller sampling probability is quicker at the same noise
-ENOUGH: dict[Task, float] = {"classification": 40.0, "regression": 200.0}  # SNR below which a model learns little
+ENOUGH = 40.0  # SNR below which a model learns little
 SPREAD_SHARE = 0.1  # of mu^2, for the histogram of residuals that the intervals of a regression rest on
+STEPS = {"classification": 300, "regression": 1000, "vi": 1000}
 _WHOLE = 250.0  # SNR from which no gradient of a logistic model needs to be clipped
 
 
@@ -110,7 +111,7 @@ def recipe(facts: Facts) -> Recipe:
     mu = gaussian_mu(facts.epsilon, facts.delta)
     regression = facts.task == "regression"
     probability = 0.2 if facts.units < MANY else 0.05
-    steps = 1000 if regression or facts.method == "vi" else 300
+    steps = STEPS["vi" if facts.method == "vi" else facts.task]
     spread_noise = 1 / (math.sqrt(SPREAD_SHARE) * mu) if regression else None
     noise = _noise(facts, probability, steps, spread_noise)
     at_one = facts.units * mu / math.sqrt(facts.parameters / facts.outputs)
@@ -129,7 +130,7 @@ def recipe(facts: Facts) -> Recipe:
         Setting(
             "signal to noise",
             snr,
-            f"n mu / (C sqrt(d)), mu {mu:.4g}; below {ENOUGH[facts.task]:g} there is too little data",
+            f"n mu / (C sqrt(d)), mu {mu:.4g}; below {ENOUGH:g} there is too little data",
         ),
         Setting("learning rate", rate, rate_why),
         Setting("prior standard deviation", prior, prior_why),
@@ -177,7 +178,7 @@ def spread_event(noise: float) -> PoissonSample:
 
 def _clip(facts: Facts, snr_at_one: float) -> tuple[float, str]:
     if facts.task == "regression":
-        return 0.1, "a twentieth of the declared range: a record further off counts like one at that distance"
+        return 0.2, "a tenth of the declared range: a record further off counts like one at that distance"
     if snr_at_one >= _WHOLE:
         largest = "the largest a gradient can be" if facts.outputs == 1 else "few gradients are larger"
         return 1.0, f"{largest}: signal to noise {snr_at_one:.0f} at 1 is at least {_WHOLE:g}, so nothing need be cut"
@@ -221,10 +222,9 @@ _DRAWS_WHY: dict[Method, str] = {
 
 
 def _warnings(facts: Facts, snr: float) -> tuple[str, ...]:
-    enough = ENOUGH[facts.task]
-    if snr >= enough:
+    if snr >= ENOUGH:
         return ()
     return (
-        f"the data is too little for this epsilon: signal to noise is {snr:.0f}, below {enough:g}; expect a poor "
-        f"model, or use about {math.ceil(facts.units * enough / snr / 100) * 100:,} records, fewer columns or more epsilon",
+        f"too little data for this epsilon: signal to noise is {snr:.0f}, below {ENOUGH:g}; expect a poor model, or "
+        f"use about {math.ceil(facts.units * ENOUGH / snr / 100) * 100:,} records, fewer columns, more epsilon",
     )
