@@ -98,6 +98,45 @@ class Gaussian(_NormalTargets):
 
 
 @dataclass(frozen=True)
+class ScaleMixture:
+    """A number with noise of a known distribution about one output: normals of several standard deviations, weighed.
+
+    Two of them describe residuals with heavier tails than a normal distribution has.
+    """
+
+    stddevs: tuple[float, ...]
+    weights: tuple[float, ...]
+    whole = False
+
+    def __post_init__(self) -> None:
+        for stddev in self.stddevs:
+            check_positive("stddev", stddev)
+        rounded = abs(math.fsum(self.weights) - 1) < 1e-6
+        if not self.stddevs or len(self.stddevs) != len(self.weights) or min(self.weights) < 0 or not rounded:
+            raise InputError(f"each stddev needs a weight, and weights add up to 1, found {list(self.weights)}")
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        inputs, targets = _pair(batch)
+        residual = targets - _one_column(model(inputs), "a mixture needs one output")
+        parts = [
+            math.log(max(weight, 1e-300)) - 0.5 * (residual / stddev).square() - math.log(stddev) - _HALF_LOG_TWO_PI
+            for stddev, weight in zip(self.stddevs, self.weights, strict=True)
+        ]
+        return -torch.logsumexp(torch.stack(parts), 0)
+
+    def moments(self, outputs: Tensor, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        mean = _one_column(outputs, "a mixture needs one output")
+        variance = math.fsum(w * s**2 for w, s in zip(self.weights, self.stddevs, strict=True))
+        return mean, torch.full_like(mean, variance)
+
+    def cdf(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        below = torch.zeros_like(mean + x)
+        for stddev, weight in zip(self.stddevs, self.weights, strict=True):
+            below = below + weight * torch.special.ndtr((x - mean) / stddev)
+        return below
+
+
+@dataclass(frozen=True)
 class LearnedGaussian(_NormalTargets):
     """Normal noise of one unknown standard deviation, learned as a parameter of the model by this name, as log stddev.
 
@@ -166,7 +205,7 @@ class Poisson:
         return below
 
 
-Likelihood = Categorical | Bernoulli | Gaussian | LearnedGaussian | HeteroscedasticGaussian | Poisson
+Likelihood = Categorical | Bernoulli | Gaussian | ScaleMixture | LearnedGaussian | HeteroscedasticGaussian | Poisson
 
 
 def _pair(batch: Batch) -> tuple[Any, Tensor]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from tacit import __version__
-from tacit.commands import account, calibrate, demo, ledger
+from tacit.commands import account, calibrate, demo, ledger, predict, reproduce, schema, train
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -21,8 +21,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo.demo)
+app.command("schema")(schema.schema)
+app.command("train")(train.train)
+app.command("predict")(predict.predict)
 app.command("account")(account.account)
 app.command("calibrate")(calibrate.calibrate)
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(ledger.app, name="ledger")
 
 

@@ -24,3 +24,9 @@ def read_original(path: Path, digest: str) -> bytes:
     if hashlib.sha256(data).hexdigest() != digest:
         raise InputError(f"{path} is not the original file: its sha256 differs; fetch it again")
     return data
+
+
+def has_data(name: str) -> bool:
+    """Whether the folder that TACIT_DATA names holds this data set."""
+    place = os.environ.get("TACIT_DATA")
+    return place is not None and (Path(place) / name).is_dir()

@@ -109,14 +109,14 @@ class BoundedLogistic:
         return self.bound
 
     def draw(self, data: Any, power: float, uniforms: Uniforms) -> Vectors:
-        rows = self._signed_rows(data)
+        rows, counts = np.unique(self._signed_rows(data), axis=0, return_counts=True)  # tables repeat themselves
 
         def log_density(w: Floats) -> Floats:
-            fit = -np.logaddexp(0.0, -w @ rows.T).sum(1)
+            fit = -np.logaddexp(0.0, -w @ rows.T) @ counts
             return np.asarray(power * fit - np.square(w).sum(1) / (2 * self.prior_stddev**2))
 
         def slope(w: Floats) -> Floats:
-            return np.asarray(power * (expit(-rows @ w) @ rows) - w / self.prior_stddev**2)
+            return np.asarray(power * ((counts * expit(-rows @ w)) @ rows) - w / self.prior_stddev**2)
 
         low, high = np.full(self.features, -self.bound), np.full(self.features, self.bound)
         found = minimize(

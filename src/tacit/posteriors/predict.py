@@ -22,13 +22,14 @@ from tacit.likelihoods import (
     LearnedGaussian,
     Likelihood,
     Poisson,
+    ScaleMixture,
 )
 from tacit.posteriors.dropout import DropoutPosterior
 from tacit.posteriors.posterior import Posterior, Vectors
 from tacit.posteriors.regression import RegressionPrediction, check_levels, summarise
 
 Link = Literal["softmax", "sigmoid"]
-Numbers = Gaussian | LearnedGaussian | HeteroscedasticGaussian | Poisson
+Numbers = Gaussian | ScaleMixture | LearnedGaussian | HeteroscedasticGaussian | Poisson
 DEFAULT_LEVELS = (0.025, 0.5, 0.975)
 
 

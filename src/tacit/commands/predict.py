@@ -1,0 +1,65 @@
+"""``tacit predict``: what a trained run says about new records, and how sure it is."""
+
+import csv
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from tacit.commands.output import console
+from tacit.errors import InputError
+from tacit.tables import read_table
+
+_ENDINGS = (".csv", ".tsv", ".parquet", ".npz")
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    data: Annotated[Path, typer.Argument(help="New records: the columns of the schema; the target is not needed.")],
+    out: Annotated[Path, typer.Option(help="Where predictions go: .csv, .tsv, .parquet or .npz.")],
+) -> None:
+    """Predict: class probabilities, or numbers with intervals, and how much of the doubt is about the weights."""
+    from tacit.runs import Predictor, read_posterior, read_run
+
+    if out.suffix.lower() not in _ENDINGS:
+        raise InputError(f"--out should end in {', '.join(_ENDINGS)}, found {out.name!r}")
+    if not out.parent.is_dir():
+        raise InputError(f"--out: the folder {out.parent} does not exist")
+    facts = read_run(run)
+    predictor = Predictor(facts.problem, read_posterior(run), facts.spread)
+    columns = predictor.table(read_table(data))
+    write_columns(columns, out)
+    count = len(next(iter(columns.values())))
+    console.print(f"{out}: {count:,} predictions of {facts.problem.target!r}", highlight=False, soft_wrap=True)
+
+
+def write_columns(columns: dict[str, Any], path: Path) -> None:
+    """Write equally long columns by the ending of the file's name."""
+    match path.suffix.lower():
+        case ".npz":
+            np.savez(path, **{name: _storable(values) for name, values in columns.items()})
+        case ".parquet":
+            _write_parquet(columns, path)
+        case suffix:
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",")
+                writer.writerow(columns)
+                writer.writerows(zip(*(_cells(values) for values in columns.values()), strict=True))
+
+
+def _write_parquet(columns: dict[str, Any], path: Path) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InputError("writing Parquet needs pyarrow; install tacit[tables], or name a .csv") from error
+    parquet.write_table(pyarrow.table({name: values.tolist() for name, values in columns.items()}), path)
+
+
+def _storable(values: Any) -> Any:
+    return values.astype(str) if values.dtype == object else values
+
+
+def _cells(values: Any) -> list[str]:
+    return [value if isinstance(value, str) else f"{value:.6g}" for value in values.tolist()]

@@ -1,0 +1,85 @@
+"""``tacit reproduce``: a table or a figure of a paper, made again: the paper's value, ours, and why they differ."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Column, Table
+
+from tacit.commands.output import console, print_json
+from tacit.data.files import has_data
+from tacit.errors import InputError
+from tacit.reproduction import Item, Result, Verdict, Work, find_papers, read_items
+
+
+def reproduce(
+    item: Annotated[str | None, typer.Argument(help="PAPER/ITEM, such as dp_sgmcmc/figure-1.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Show what there is.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Only rows that contain this word; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option(help="For splits and initial weights; privacy noise is always fresh.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="A small part, to see that it runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Where ledgers, pictures and results are kept.")] = None,
+    papers: Annotated[Path | None, typer.Option(help="The folder of scripts.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Make a table or a figure of a paper again; exit code 1 if a row is not as we expect."""
+    items = read_items(find_papers(papers))
+    if listed or item is None:
+        _list(items)
+        return 0
+    work = Work(_find(items, item), out or Path("runs") / "papers" / item, seed, quick, tuple(only or ()))
+    _check_data(work.item)
+    work.write()
+    work.item.load()(work)
+    work.write()
+    if json:
+        print_json({"item": item, "results": [result.to_json() for result in work.results], "notes": work.notes})
+    else:
+        _print(work)
+    wrong = any(result.verdict is Verdict.NOT_AS_EXPECTED for result in work.results)
+    return 1 if wrong or work.missing else 0
+
+
+def _find(items: dict[str, Item], asked: str) -> Item:
+    if asked in items:
+        return items[asked]
+    near = [key for key in items if asked in key]
+    raise InputError(
+        f"there is no {asked!r}; {'did you mean ' + ' or '.join(near[:4]) if near else 'see tacit reproduce --list'}"
+    )
+
+
+def _check_data(item: Item) -> None:
+    lacking = [name for name in item.needs if not has_data(name)]
+    if lacking:
+        raise InputError(f"{item.key} needs {', '.join(lacking)}; let TACIT_DATA name the folder that holds it")
+
+
+def _list(items: dict[str, Item]) -> None:
+    table = Table(Column("item", no_wrap=True), "what it is", "minutes", "needs", "rows")
+    for item in items.values():
+        table.add_row(item.key, item.title, f"{item.minutes:g}", ", ".join(item.needs), str(len(item.rows)))
+    console.print(table)
+
+
+def _print(work: Work) -> None:
+    table = Table(title=f"{work.item.key}: {work.item.title}", title_justify="left", title_style="bold")
+    for column in ("row", "paper", "ours", "difference", "we expect", "verdict"):
+        table.add_column(column, justify="right" if column in ("paper", "ours", "difference") else "left")
+    for result in work.results:
+        table.add_row(*_cells(result), style="red" if result.verdict is Verdict.NOT_AS_EXPECTED else None)
+    console.print(table)
+    for why in dict.fromkeys(result.expectation.why for result in work.results if result.expectation.why):
+        rows = [result.row for result in work.results if result.expectation.why == why]
+        console.print(f"  - {'; '.join(rows) if len(rows) < 4 else f'{len(rows)} rows'}: {why}", highlight=False)
+    for sentence in work.notes:
+        console.print(f"  - {sentence}", highlight=False)
+    if work.missing:
+        console.print(f"not measured: {', '.join(work.missing)}", style="red")
+    console.print(f"kept in {work.out}")
+
+
+def _cells(result: Result) -> tuple[str, ...]:
+    paper = result.expectation.paper
+    shown, difference = ("", "") if paper is None else (f"{paper:.4g}", f"{result.value - paper:+.4g}")
+    return result.row, shown, f"{result.value:.4g}", difference, result.expectation.goal, str(result.verdict)

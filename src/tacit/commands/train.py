@@ -1,0 +1,365 @@
+"""``tacit train``: from a table to a private model that knows how sure it is, without writing code."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tacit.commands.output import console, print_json
+from tacit.errors import BudgetError, InputError
+from tacit.tables import Method, Schema, Table, default_delta, encode, public_schema, read_schema, read_table
+
+if TYPE_CHECKING:
+    from tacit.accountants import Guarantee, Refusal
+    from tacit.runs import Fitted, RunFacts, RunFolder
+    from tacit.tables import Encoded
+    from tacit.training import TrainingPlan
+
+_SHOWN = 20  # how often "epsilon so far" is computed
+
+
+def train(
+    data: Annotated[Path, typer.Argument(help="The private table: .csv, .tsv, .parquet or .npz.")],
+    out: Annotated[Path, typer.Option(help="The run's folder: ledger, model and facts.")],
+    target: Annotated[str | None, typer.Option(help="The column to predict; may stand in the schema.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The privacy budget of this run.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Below 1/n; by default 1e-5, or less for large tables.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="What is public about the table; tacit schema drafts it.")] = None,
+    public: Annotated[Path | None, typer.Option(help="A public sample to take bounds and levels from.")] = None,
+    records: Annotated[int | None, typer.Option(help="About how many records (with --unit: users) there are.")] = None,
+    task: Annotated[str | None, typer.Option(help="classification or regression; checked against the schema.")] = None,
+    method: Annotated[str | None, typer.Option(help="sgld (default), sghmc, bbp, dropout, vi or sgd.")] = None,
+    model: Annotated[str | None, typer.Option(help="linear (default), mlp or MODULE:FACTORY.")] = None,
+    unit: Annotated[str | None, typer.Option(help="record, or the column that says whose row it is.")] = None,
+    budget: Annotated[Path | None, typer.Option(help="A ledger that several runs share.")] = None,
+    budget_epsilon: Annotated[
+        float | None, typer.Option(help="The total of --budget, given when it is opened.")
+    ] = None,
+    bayesian_evidence: Annotated[
+        bool, typer.Option("--bayesian-evidence", help="Gather private evidence, for tacit account --bayesian.")
+    ] = False,
+    public_test: Annotated[Path | None, typer.Option(help="Public test data: evaluates the model.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say every setting and why.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Train a private model on a table; nothing that is learned from it goes uncharged."""
+    from tacit.runs import RunFolder
+
+    table = read_table(data)
+    folder = RunFolder(out)
+    asked = _Asked(target, epsilon, delta, method, model, unit, records, task)
+    if resume:
+        facts = _resumed(folder, asked)
+    else:
+        folder.check_free()
+        facts = _planned(table, data, asked, schema, public, budget, budget_epsilon)
+    if bayesian_evidence and facts.shared_ledger is not None:
+        raise InputError("--bayesian-evidence needs a ledger of its own; leave out --budget")
+    _train(folder, facts, table, public_test, bayesian_evidence, explain=explain, resume=resume, quiet=json)
+
+
+class _Asked:
+    """The options of the command line that a schema or a run's folder may answer too."""
+
+    def __init__(
+        self, target: str | None, epsilon: float | None, delta: float | None, method: str | None, model: str | None,
+        unit: str | None, records: int | None, task: str | None,
+    ) -> None:  # fmt: skip
+        if task is not None and task not in ("classification", "regression"):
+            raise InputError(f"--task must be classification or regression, found {task!r}")
+        if method is not None and method not in get_args(Method):
+            raise InputError(f"--method must be one of {', '.join(get_args(Method))}, found {method!r}")
+        self.target, self.epsilon, self.delta, self.unit, self.records, self.task = (
+            target, epsilon, delta, unit, records, task,
+        )  # fmt: skip
+        self.method, self.model = method, model
+
+
+def _planned(
+    table: Table,
+    data: Path,
+    asked: _Asked,
+    schema_path: Path | None,
+    public: Path | None,
+    budget: Path | None,
+    budget_epsilon: float | None,
+) -> "RunFacts":
+    """All public facts of the run, refused here if they do not fit together or the table lacks a column."""
+    from tacit.runs import Problem, RunFacts
+
+    schema = _schema(table, data, asked, schema_path, public)
+    target = asked.target or schema.target
+    if target is None:
+        raise InputError("which column is to be predicted? give --target, or target = ... in the schema")
+    for name in (target, schema.unit) if schema.unit != "record" else (target,):
+        table.column(name)
+    schema.check(target)
+    if asked.task is not None and asked.task != schema.task(target):
+        raise InputError(f"--task {asked.task}, but the schema declares {target!r} for {schema.task(target)}")
+    for column in schema.features(target):
+        table.column(column.name)
+    if asked.epsilon is None:
+        raise InputError("how much privacy may it cost? give --epsilon; 1 is a common choice")
+    delta = default_delta(schema.units) if asked.delta is None else asked.delta
+    shared = _shared_budget(budget, budget_epsilon, asked.epsilon)
+    problem = Problem(
+        schema.with_facts(target=target), target, asked.epsilon, delta,
+        asked.method or "sgld", asked.model or "linear", shared is not None,  # type: ignore[arg-type]
+    )  # fmt: skip
+    _ = problem.recipe  # refuses bad numbers before anything is written
+    return RunFacts(problem, shared_ledger=None if budget is None else str(budget), shared_epsilon=shared)
+
+
+def _schema(table: Table, data: Path, asked: _Asked, path: Path | None, public: Path | None) -> Schema:
+    if path is not None and public is not None:
+        raise InputError("give either --schema or --public")
+    if path is not None:
+        schema = read_schema(path)
+    elif public is not None:
+        schema = public_schema(read_table(public), table.names, public, asked.target).with_facts(dataset=data.stem)
+    else:
+        raise InputError(
+            "bounds, levels and classes must not be learned from private data; "
+            f"draft a schema with: tacit schema {data} --out schema.toml (or give --public FILE)"
+        )
+    unit = asked.unit or schema.unit
+    counted = {} if asked.records is None else {"records" if unit == "record" else "users": asked.records}
+    return schema.with_facts(unit=unit, **counted)
+
+
+def _shared_budget(ledger: Path | None, total: float | None, epsilon: float) -> float | None:
+    """The total of a shared ledger: declared when it is opened, read from it afterwards."""
+    from tacit.accountants import Budget
+    from tacit.ledger import read_ledger
+
+    if ledger is None:
+        if total is not None:
+            raise InputError("--budget-epsilon is the total of a shared ledger; name it with --budget")
+        return None
+    if ledger.is_dir():
+        raise InputError(f"--budget {ledger} is a folder; name a ledger file")
+    if not ledger.exists():
+        if total is None:
+            raise InputError(
+                f"{ledger} does not exist yet; open it with its total, as in --budget-epsilon {2 * epsilon:g}"
+            )
+        return total
+    found = Budget.of(read_ledger(ledger))
+    if found is None:
+        raise InputError(f"{ledger} declares no budget, so nothing can be shared of it")
+    if total is not None and total != found.epsilon:
+        raise InputError(f"{ledger} was opened with a total of {found.epsilon:g}, --budget-epsilon says {total:g}")
+    return found.epsilon
+
+
+def _resumed(folder: "RunFolder", asked: _Asked) -> "RunFacts":
+    """The facts of an interrupted run. Options may be repeated, but not changed."""
+    from tacit.runs import read_run
+
+    facts = read_run(folder.path)
+    if folder.is_finished:
+        raise InputError(f"{folder.path} holds a finished run; there is nothing to go on with")
+    problem = facts.problem
+    told = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
+            "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
+            "task": problem.task}  # fmt: skip
+    for name, value in told.items():
+        if getattr(asked, name) not in (None, value):
+            raise InputError(f"the run was started with {name} {value}; --{name} cannot change now")
+    return facts
+
+
+def _train(
+    folder: "RunFolder", facts: "RunFacts", table: Table, public_test: Path | None, evidence: bool, *,
+    explain: bool, resume: bool, quiet: bool,
+) -> None:  # fmt: skip
+    from tacit.accountants import Budget
+    from tacit.runs import Predictor, fit, training_plan
+
+    problem = facts.problem
+    private = encode(table, problem.schema, problem.target)
+    test = None if public_test is None else _test_data(public_test, facts)
+    ledger = folder.ledger if facts.shared_ledger is None else Path(facts.shared_ledger)
+    budget = None if facts.shared_epsilon is None else Budget(facts.shared_epsilon, problem.delta)
+    plan = training_plan(problem, ledger, budget)
+    if explain and not quiet:
+        _explain(facts)
+    if not quiet:
+        for warning in problem.recipe.warnings:
+            console.print(f"[bold]warning[/]: {warning}", highlight=False, soft_wrap=True)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    if not resume:
+        folder.write_json(folder.facts, facts.to_json())
+    started = time.perf_counter()
+    with _progress(facts, plan, shown=not quiet) as on_step, _interrupts(folder, table, quiet):
+        fitted = fit(
+            problem, private, plan, probes=test if evidence else None, members=evidence, on_step=on_step,
+            checkpoint=folder.checkpoint, resume=resume,
+        )  # fmt: skip
+    fitted.posterior.save(folder.posterior)
+    facts = facts.finished(fitted, time.perf_counter() - started)
+    folder.write_json(folder.facts, facts.to_json())
+    if facts.shared_ledger is not None:
+        _copy_ledger(ledger, folder.ledger)
+    if test is not None and public_test is not None:
+        from tacit.runs import evaluate
+
+        predictor = Predictor(problem, fitted.posterior, fitted.spread)
+        folder.write_json(folder.evaluation, evaluate(predictor, test, public_test))
+    folder.checkpoint.unlink(missing_ok=True)
+    _finish(folder, facts, fitted, quiet)
+
+
+def _test_data(path: Path, facts: "RunFacts") -> "Encoded":
+    """Public test data, read by the same schema, record by record."""
+    schema = replace(facts.problem.schema, unit="record", records=facts.problem.schema.units)
+    return encode(read_table(path), schema, facts.problem.target)
+
+
+def _copy_ledger(shared: Path, own: Path) -> None:
+    """The run's folder keeps the shared ledger as it stands, with its head, so that it can be accounted for."""
+    from tacit.ledger.storage import head_path, replace_file
+
+    replace_file(own, shared.read_bytes())
+    if head_path(shared).exists():
+        replace_file(head_path(own), head_path(shared).read_bytes())
+
+
+@contextmanager
+def _interrupts(folder: "RunFolder", table: Table, quiet: bool) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        where = folder.path
+        message = f"stopped; what was paid for is kept. Go on with: tacit train DATA --resume --out {where}"
+        typer.echo(f"tacit: {message}", err=True)
+        raise
+    except BudgetError as error:
+        raise BudgetError(f"{error}; {folder.path} keeps what was learned so far in its checkpoint") from error
+
+
+@contextmanager
+def _progress(facts: "RunFacts", plan: "TrainingPlan", *, shown: bool) -> Iterator[Callable[[int], None]]:
+    """A bar with epsilon so far, which holds if a stop ignores the outputs."""
+    from tacit.accountants import get_accountant
+    from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
+
+    settings, delta = facts.problem.recipe, facts.problem.delta
+    event = PoissonSample(settings.probability, (GaussianSumQuery(1.0, settings.noise_multiplier),))
+    accountant = get_accountant("rdp" if facts.shared_ledger else "pld")
+    every = max(1, settings.steps // _SHOWN)
+
+    def so_far(steps: int) -> float:
+        return accountant.guarantee(Ledger.planned([Charge(event, steps)]), delta=delta).epsilon
+
+    columns = (
+        TextColumn("training privately"), BarColumn(), MofNCompleteColumn(),
+        TextColumn("epsilon so far {task.fields[epsilon]:.3f}"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, disable=not shown or not sys.stdout.isatty(), transient=True, console=console) as bar:
+        task = bar.add_task("", total=settings.steps, epsilon=0.0)
+
+        def on_step(step: int) -> None:
+            if not bar.disable and (step + 1) % every == 0:
+                bar.update(task, completed=step + 1, epsilon=so_far(step + 1))
+
+        yield on_step
+
+
+def _explain(facts: "RunFacts") -> None:
+    from rich.table import Table as Shown
+
+    problem = facts.problem
+    shown = Shown(
+        title=f"Settings of {problem.method} on {problem.schema.dataset}", title_justify="left", title_style="bold"
+    )
+    shown.add_column("setting")
+    shown.add_column("value", justify="right")
+    shown.add_column("why")
+    shown.add_row("features", str(problem.features), "of the declared columns, with a bias; each record has norm 1")
+    for setting in problem.recipe.settings:
+        value = f"{setting.value:.6g}" if isinstance(setting.value, int | float) else str(setting.value)
+        shown.add_row(setting.name, value, setting.why)
+    console.print(shown)
+    console.print(
+        "These follow from public numbers alone; nothing was tried out on the private data.\n", highlight=False
+    )
+
+
+def _finish(folder: "RunFolder", facts: "RunFacts", fitted: "Fitted", quiet: bool) -> None:
+    from tacit.accountants import guarantees
+
+    results = guarantees(fitted.ledger, facts.problem.delta)
+    evaluation = _read_json(folder.evaluation)
+    if quiet:
+        print_json(
+            {"out": str(folder.path), "guarantees": [result.to_json() for result in results], "evaluation": evaluation,
+             "run": facts.to_json()}
+        )  # fmt: skip
+        return
+    for line in _summary(folder, facts, results, evaluation):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    import json
+
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _summary(
+    folder: "RunFolder", facts: "RunFacts", results: "list[Guarantee | Refusal]", evaluation: dict[str, Any] | None
+) -> Iterator[str]:
+    """What a person wants to know at the end."""
+    from tacit.accountants import Guarantee, attack_probability
+
+    problem = facts.problem
+    who = "anybody's record" if problem.schema.unit == "record" else "all records of any one user"
+    bounds = [result for result in results if isinstance(result, Guarantee) and result.is_bound]
+    if bounds:
+        best = min(bounds, key=lambda result: result.epsilon)
+        chance = attack_probability(best.epsilon, best.delta)
+        yield (
+            f"[bold]Privacy[/]: epsilon {best.epsilon:.3f} at delta {best.delta:g} ({best.accountant}, {best.unit}). "
+            f"Whoever sees the model and knows everything else can tell with a chance of at most {chance:.0%} whether "
+            f"{who} was in the data; 50% is guessing."
+        )
+        for sentence in best.assumptions:
+            yield f"  - {sentence}"
+    if facts.effective_temperature is not None and facts.effective_temperature > 1.05:
+        yield (
+            f"[bold]Certainty[/]: the posterior has temperature {facts.effective_temperature:.2f}; above 1 it is wider "
+            "than the exact one, the price of privacy."
+        )
+    yield from _how_good(problem.task, evaluation)
+    yield (
+        f"[bold]{folder.path}/[/] holds the model, the ledger and run.json ({facts.seconds:g} s). Next: "
+        f"tacit predict {folder.path} NEW.csv --out predictions.csv"
+    )
+
+
+def _how_good(task: str, evaluation: dict[str, Any] | None) -> Iterator[str]:
+    if evaluation is None:
+        yield "[bold]How good[/]: not known. Scores on private data would leak; give --public-test FILE to learn it."
+    elif task == "classification":
+        surest = evaluation["selective"]
+        best = min(range(len(surest["kept"])), key=lambda i: abs(surest["kept"][i] - 0.8))
+        yield (
+            f"[bold]How good[/]: {evaluation['accuracy']:.2%} of {evaluation['records']:,} public test records are "
+            f"right; calibration error {evaluation['ece']:.3f}; of the 80% it is surest of, "
+            f"{surest['accuracy'][best]:.1%} are right."
+        )
+    else:
+        held = dict(zip(evaluation["coverage"]["level"], evaluation["coverage"]["held"], strict=True))
+        yield (
+            f"[bold]How good[/]: root mean squared error {evaluation['rmse']:.4g} on {evaluation['records']:,} public "
+            f"test records (a constant: {evaluation['rmse_of_a_constant']:.4g}); its 95% intervals hold "
+            f"{held[0.95]:.1%} of them."
+        )

@@ -1,0 +1,100 @@
+"""A private, Bayesian classifier in scikit-learn's form."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tacit.errors import InputError
+from tacit.estimators.private import TARGET, Bounds, PrivateEstimator
+from tacit.posteriors import Prediction
+from tacit.tables import Category, Method
+
+
+class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """A classifier whose fit is (epsilon, delta) differentially private, and whose probabilities average a posterior.
+
+    Args:
+        epsilon, delta: the budget of a fit; delta is by default 1e-5, or less for large tables.
+        bounds: (low, high) of the features, each a number or one per feature; None takes them from the data.
+        classes: all classes there can be; None takes them from the data. Records of other classes are left out.
+        n_records: the declared number of records; None counts them.
+        method: sgld, sghmc, bbp, dropout, vi or sgd.
+        model: linear, mlp or MODULE:FACTORY.
+        ledger: a file for the ledger; a second fit under it is charged on top, and refused beyond the budget.
+        random_state: for tests only: a seeded run is marked in its ledger and must not be released.
+
+    Attributes:
+        classes_, guarantees_, ledger_, delta_, settings_ (each with its reason), warnings_.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-1, 1, (2000, 2))
+        >>> model = PrivateClassifier(1.0, bounds=(-1, 1), classes=[0, 1], n_records=2000).fit(X, X[:, 0] > 0)
+        >>> bool(model.score(X, X[:, 0] > 0) > 0.9), model.guarantees_[0].epsilon <= 1.0
+        (True, True)
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        bounds: Bounds | None = None,
+        classes: ArrayLike | None = None,
+        n_records: int | None = None,
+        method: Method = "sgld",
+        model: str = "linear",
+        ledger: str | Path | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.classes = classes
+        self.n_records = n_records
+        self.method = method
+        self.model = model
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "PrivateClassifier":
+        """Train, once, at a cost of at most (epsilon, delta). Every further fit on the same people costs that again."""
+        rows, y = validate_data(self, X, y, ensure_all_finite="allow-nan", dtype=np.float64)
+        check_classification_targets(y)
+        taken: list[str] = []
+        if self.classes is None:
+            taken.append("classes")
+            self.classes_ = np.unique(y)
+        else:
+            self.classes_ = np.unique(np.asarray(self.classes))
+        if len(self.classes_) < 2:
+            raise InputError(f"a classifier needs two classes or more, found one class: {self.classes_.tolist()}")
+        place = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        codes = np.where(self.classes_[place] == y, place, np.nan).astype(np.float64)
+        levels = Category(TARGET, tuple(str(number) for number in range(len(self.classes_))))
+        self._fit(rows, codes, levels, taken)
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities of ``classes_``, averaged over the posterior."""
+        mean = self._said(X).mean.double().numpy()
+        return np.asarray(mean / mean.sum(1, keepdims=True))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each record."""
+        best = self.predict_proba(X).argmax(1)  # first, because an estimator that was not fitted has no classes
+        return np.asarray(self.classes_[best])
+
+    def uncertainty(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Entropy of each prediction, and its part that is about the weights (mutual information), in nats."""
+        said = self._said(X)
+        return said.entropy.double().numpy(), said.mutual_information.double().numpy()
+
+    def _said(self, X: ArrayLike) -> Prediction:
+        check_is_fitted(self)
+        return self._predictor.classes(self._inputs(X))

@@ -1,0 +1,6 @@
+"""Reproduce a paper: what a script of ``papers/`` measured, beside what the paper says and what we expect."""
+
+from tacit.reproduction.expectation import Expectation, Item, Verdict, find_papers, read_items
+from tacit.reproduction.work import Result, Work
+
+__all__ = ["Expectation", "Item", "Result", "Verdict", "Work", "find_papers", "read_items"]

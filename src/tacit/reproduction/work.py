@@ -1,0 +1,124 @@
+"""What a script gets: where to put things, how much to do, and a place to say what it measured."""
+
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from tacit.reproduction.expectation import Expectation, Item, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One measured row beside what was expected of it."""
+
+    row: str
+    value: float
+    expectation: Expectation
+    verdict: Verdict
+
+    def to_json(self) -> dict[str, Any]:
+        paper = self.expectation.paper
+        return {
+            "row": self.row,
+            "paper": paper,
+            "ours": self.value,
+            "difference": None if paper is None else self.value - paper,
+            "expected": self.expectation.goal,
+            "verdict": str(self.verdict),
+            "why": self.expectation.why,
+        }
+
+
+@dataclass(slots=True)
+class Work:
+    """The reproduction of one table or figure.
+
+    Args:
+        item: what is made.
+        out: a folder of its own: ledgers, evidence, pictures and results are kept there.
+        seed: for data splits and initial weights only; privacy noise is always fresh.
+        quick: a small part, to see that everything runs.
+        only: rows whose names contain one of these words; empty for all.
+    """
+
+    item: Item
+    out: Path
+    seed: int = 0
+    quick: bool = False
+    only: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    _values: dict[str, float] = field(default_factory=dict)
+
+    def wants(self, *names: str) -> bool:
+        """Whether any of these rows was asked for: scripts ask before long work."""
+        return not self.only or any(word.lower() in name.lower() for word in self.only for name in names)
+
+    def measure(self, row: str, value: float) -> None:
+        """Say what was measured; kept at once, so that an interrupted script loses nothing."""
+        self._values[row] = float(value)
+        self.write()
+
+    def note(self, sentence: str) -> None:
+        """What a reader has to know beside the numbers."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+    def folder(self, name: str) -> Path:
+        """A fresh place for one run: a ledger is never continued by another try."""
+        number = 1
+        while (place := self.out / (name if number == 1 else f"{name}-{number}")).exists():
+            number += 1
+        place.mkdir(parents=True)
+        return place
+
+    def picture(self, figure: Any, name: str = "figure") -> None:
+        """Keep a matplotlib figure."""
+        figure.savefig(self.out / f"{name}.png", dpi=150, bbox_inches="tight")
+
+    @property
+    def results(self) -> list[Result]:
+        return list(self._judged())
+
+    def _judged(self) -> Iterator[Result]:
+        for row, value in self._values.items():
+            expectation = self.item.rows.get(row, Expectation())
+            judged = not self.quick or expectation.quick
+            yield Result(row, value, expectation, expectation.judge(value) if judged else Verdict.SHOWN)
+
+    @property
+    def missing(self) -> list[str]:
+        """Rows that were expected and not measured; a quick run owes only the quick ones."""
+        return [
+            row
+            for row, expected in self.item.rows.items()
+            if row not in self._values and self.wants(row) and (expected.quick or not self.quick)
+        ]
+
+    def write(self) -> None:
+        """Results, settings and environment, for whoever wants to check."""
+        content = {
+            "item": self.item.key,
+            "title": self.item.title,
+            "seed": self.seed,
+            "quick": self.quick,
+            "only": list(self.only),
+            "results": [result.to_json() for result in self.results],
+            "missing": self.missing,
+            "notes": self.notes,
+            "environment": environment(),
+        }
+        self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / "results.json").write_text(json.dumps(content, indent=2) + "\n")
+
+
+def environment() -> dict[str, Any]:
+    """What the numbers were made with."""
+    names = ("tacit", "torch", "numpy", "scipy", "scikit-learn")
+    versions = {name: importlib.metadata.version(name) for name in names}
+    return {"date": str(date.today()), "python": platform.python_version(), "cores": os.cpu_count(), **versions}

@@ -1,0 +1,151 @@
+"""A run's folder: the ledger, the posterior, and ``run.json``, which says in public facts what was done and why.
+
+ledger.jsonl             what was released; the guarantee follows from it
+run.json                 task, target, settings with their reasons, schema: public facts only
+posterior.safetensors    what was learned
+checkpoint.safetensors   while the run goes on
+evaluation.json          how good it is on data that was declared public
+evidence.*.safetensors   private, if asked for; readable by the owner alone
+"""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InputError
+from tacit.ledger.storage import replace_file
+from tacit.posteriors import Posterior, load_posterior
+from tacit.runs.fit import Fitted
+from tacit.runs.problem import Problem
+from tacit.runs.spread import Spread
+from tacit.tables import Schema
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Where the parts of a run lie."""
+
+    path: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.path / "ledger.jsonl"
+
+    @property
+    def facts(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def posterior(self) -> Path:
+        return self.path / "posterior.safetensors"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def evaluation(self) -> Path:
+        return self.path / "evaluation.json"
+
+    @property
+    def is_finished(self) -> bool:
+        return self.posterior.exists()
+
+    def check_free(self) -> None:
+        """Refuse a folder that holds a run: training again under its ledger would rightly be charged on top."""
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{self.path} is not a folder; name another with --out")
+        if self.is_finished:
+            raise InputError(f"{self.path} holds a finished run; name another folder with --out, or remove it")
+        if self.ledger.exists() or self.facts.exists():
+            raise InputError(
+                f"{self.path} holds a run that was not finished; go on with --resume, or name another folder"
+            )
+
+    def write_json(self, path: Path, facts: dict[str, Any]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What ``run.json`` holds. ``shared_ledger`` names the ledger of a budget that other runs share."""
+
+    problem: Problem
+    effective_temperature: float | None = None
+    spread: Spread | None = None
+    seconds: float | None = None
+    shared_ledger: str | None = None
+    shared_epsilon: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        problem = self.problem
+        schema, settings = problem.schema, problem.recipe
+        spread = self.spread and {"stddevs": list(self.spread.stddevs), "weights": list(self.spread.weights)}
+        return {
+            "format": FORMAT,
+            "task": problem.task,
+            "target": problem.target,
+            "classes": None if problem.classes is None else list(problem.classes),
+            "features": [column.name for column in schema.features(problem.target)],
+            "dataset": schema.dataset,
+            "n_records": schema.units,
+            "unit": "record" if schema.unit == "record" else "user",
+            "method": problem.method,
+            "model": problem.model,
+            "epsilon": problem.epsilon,
+            "delta": problem.delta,
+            "effective_temperature": self.effective_temperature,
+            "settings": [setting.to_json() for setting in settings.settings],
+            "warnings": list(settings.warnings),
+            "schema": schema.to_json(),
+            "seconds": self.seconds,
+            "spread": spread,
+            "shared_ledger": self.shared_ledger,
+            "shared_epsilon": self.shared_epsilon,
+        }
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> "RunFacts":
+        problem = Problem(
+            Schema.from_json(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
+            facts["model"], shared=facts.get("shared_ledger") is not None,
+        )  # fmt: skip
+        spread = facts.get("spread")
+        return cls(
+            problem,
+            facts["effective_temperature"],
+            Spread(tuple(spread["stddevs"]), tuple(spread["weights"])) if spread else None,
+            facts.get("seconds"),
+            facts.get("shared_ledger"),
+            facts.get("shared_epsilon"),
+        )
+
+    def finished(self, fitted: Fitted, seconds: float) -> "RunFacts":
+        return replace(
+            self, effective_temperature=fitted.effective_temperature, spread=fitted.spread, seconds=round(seconds, 1)
+        )
+
+
+def read_run(path: str | Path) -> RunFacts:
+    """The public facts of a run; a folder that is none is refused in one line."""
+    folder = RunFolder(Path(path))
+    try:
+        facts = json.loads(folder.facts.read_text(encoding="utf-8"))
+        if facts["format"] != FORMAT:
+            raise InputError(f"{folder.facts} has format {facts['format']!r}, this version reads {FORMAT}")
+        return RunFacts.from_json(facts)
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is no run of tacit train: it has no run.json") from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{folder.facts} is damaged: {type(error).__name__} {error}") from error
+
+
+def read_posterior(path: str | Path) -> Posterior:
+    folder = RunFolder(Path(path))
+    if not folder.is_finished:
+        raise InputError(f"{path} holds no finished run; go on with tacit train --resume --out {path}")
+    return load_posterior(folder.posterior)

@@ -1,0 +1,68 @@
+"""What a run says about new records: probabilities or numbers, and how sure it is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from tacit.posteriors import Posterior, Prediction, RegressionPrediction, predict
+from tacit.runs.problem import Problem
+from tacit.runs.spread import Spread
+from tacit.tables import Table, encode_inputs, target_scale
+from tacit.tables.encoding import Floats
+
+LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """A finished run, ready to predict."""
+
+    problem: Problem
+    posterior: Posterior
+    spread: Spread | None = None
+
+    def classes(self, inputs: Floats) -> Prediction:
+        found = self._predict(inputs, self.problem.likelihood)
+        assert isinstance(found, Prediction)
+        return found
+
+    def numbers(self, inputs: Floats) -> RegressionPrediction:
+        """On the target's own scale."""
+        found = self._predict(inputs, self.problem.likelihood if self.spread is None else self.spread.likelihood())
+        assert isinstance(found, RegressionPrediction)
+        middle, half = target_scale(self.problem.schema, self.problem.target)
+        return RegressionPrediction(
+            middle + half * found.mean,
+            half**2 * found.data_uncertainty,
+            half**2 * found.posterior_uncertainty,
+            middle + half * found.quantiles,
+            found.levels,
+        )
+
+    def _predict(self, inputs: Floats, likelihood: Any) -> Prediction | RegressionPrediction:
+        model = self.problem.build()
+        found: Prediction | RegressionPrediction = predict(
+            model, self.posterior, torch.from_numpy(inputs), likelihood=likelihood, levels=LEVELS
+        )
+        return found
+
+    def table(self, table: Table) -> dict[str, Any]:
+        """The columns that ``tacit predict`` writes, one value for each row of the table."""
+        inputs = encode_inputs(table, self.problem.schema, self.problem.target)
+        target, classes = self.problem.target, self.problem.classes
+        if classes is None:
+            found = self.numbers(inputs)
+            return {
+                target: found.mean.numpy(),
+                "stddev": found.stddev.numpy(),
+                "low 95%": found.quantiles[:, 0].numpy(),
+                "high 95%": found.quantiles[:, -1].numpy(),
+                "stddev from the data": found.data_uncertainty.sqrt().numpy(),
+                "stddev from the weights": found.posterior_uncertainty.sqrt().numpy(),
+            }
+        said = self.classes(inputs)
+        columns: dict[str, Any] = {target: np.array(classes, dtype=object)[said.classes.numpy()]}
+        columns |= {f"probability {name}": said.mean[:, number].numpy() for number, name in enumerate(classes)}
+        return columns | {"entropy": said.entropy.numpy(), "mutual information": said.mutual_information.numpy()}

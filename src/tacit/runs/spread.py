@@ -1,0 +1,86 @@
+"""How far numbers lie from their predictions: a noisy histogram of residuals, charged like every other release.
+
+Learning mean and spread together under a clip makes the spread too small, because surprising records are cut off
+(docs/methods.md). So the mean is learned first, by a clipped squared error, and the residuals of the released mean are
+then counted in fixed bins, half an octave each. A record lies in one bin: sensitivity 1 whatever the target's scale.
+Fitting a normal distribution, or a mixture of two where the counts clearly ask for it, is post-processing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from tacit.accountants import BudgetGate
+from tacit.ledger import Charge, LedgerFile
+from tacit.likelihoods import ScaleMixture
+from tacit.randomness import Randomness
+from tacit.tables.recipes import spread_event
+from tacit.training import TrainingPlan
+
+Floats = NDArray[np.float64]
+EDGES: Floats = np.concatenate([[0.0], 2.0 * 2.0 ** (-np.arange(20, 0, -1) / 2), [np.inf]])  # |target| is at most 1
+_STDDEVS: Floats = np.geomspace(0.002, 1.5, 54)
+_CLEARLY = 6.0  # by how much chi square must fall before two normals are believed
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The distribution of residuals, on the target's scale of [-1, 1]. Released, hence public."""
+
+    stddevs: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    def likelihood(self) -> ScaleMixture:
+        return ScaleMixture(self.stddevs, self.weights)
+
+
+def release_spread(
+    residuals: Floats, users: NDArray[np.int64] | None, plan: TrainingPlan, noise: float, randomness: Randomness
+) -> Spread:
+    """Charge the histogram to the run's ledger, then count, add noise and fit."""
+    charges = [Charge(spread_event(noise), 1)]
+    with LedgerFile(plan.ledger, plan.header(randomness), plan.versions()) as ledger:
+        if plan.budget is not None:
+            BudgetGate(plan.budget)(ledger.ledger, charges)
+        ledger.reserve(charges)
+    counts = _histogram(np.abs(residuals), users) + noise * randomness.normals(len(EDGES) - 1).numpy()
+    units = plan.dataset_size or round(plan.sampling.implied_size)
+    return fit_spread(counts, units, noise)
+
+
+def _histogram(distances: Floats, users: NDArray[np.int64] | None) -> Floats:
+    """How many units lie in each bin; a user with many rows counts once, shared out over the bins of the rows."""
+    finite = np.isfinite(distances)
+    place = np.clip(np.digitize(distances[finite], EDGES) - 1, 0, len(EDGES) - 2)
+    if users is None:
+        weights = None
+    else:
+        rows = np.bincount(users)
+        weights = 1.0 / rows[users[finite]]
+    return np.bincount(place, weights=weights, minlength=len(EDGES) - 1).astype(np.float64)
+
+
+def fit_spread(counts: Floats, units: int, noise: float) -> Spread:
+    """One normal, or two if that explains the noisy counts clearly better (least squares over a grid).
+
+    Example:
+        >>> shares = 2 * (ndtr(EDGES[1:] / 0.1) - ndtr(EDGES[:-1] / 0.1))
+        >>> fit = fit_spread(10_000 * shares, 10_000, noise=10.0)
+        >>> len(fit.stddevs), bool(abs(fit.stddevs[0] - 0.1) < 0.01)
+        (1, True)
+    """
+    shares = np.array([2 * (ndtr(EDGES[1:] / s) - ndtr(EDGES[:-1] / s)) for s in _STDDEVS])
+    found, variance = counts / units, (noise / units) ** 2 + 0.05 / units  # noise, and chance in counts of about n / 20
+    single = ((found - shares) ** 2).sum(1)
+    between = shares[:, None] - shares
+    weight = ((found - shares) * between).sum(2) / np.maximum((between**2).sum(2), 1e-12)
+    weight = np.clip(weight, 0.0, 1.0)
+    double = ((found - weight[..., None] * shares[:, None] - (1 - weight[..., None]) * shares) ** 2).sum(2)
+    first, second = np.unravel_index(int(double.argmin()), double.shape)
+    best = int(single.argmin())
+    if single[best] - double[first, second] <= _CLEARLY * variance:
+        return Spread((float(_STDDEVS[best]),), (1.0,))
+    share = float(weight[first, second])
+    return Spread((float(_STDDEVS[first]), float(_STDDEVS[second])), (share, 1 - share))

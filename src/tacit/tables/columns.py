@@ -1,0 +1,158 @@
+"""What a column may hold, declared: the bounds of a number, the levels of a category, the two sides of a flag.
+
+Every declaration is a public fact. Nothing here is learned from records, so no record can change what another becomes.
+"""
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Literal, get_args
+
+from tacit.errors import InputError
+
+Transform = Literal["linear", "sqrt", "log"]
+MOST_LEVELS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number within declared bounds, in declared bins, or both.
+
+    Args:
+        low, high: bounds that hold for anybody; what lies outside counts as the nearer one.
+        transform: how the range is laid out on [-1, 1]; "sqrt" or "log" for amounts that are mostly small.
+        bins: rising edges; each stretch between them gets a feature of its own. For relations that are not straight.
+        may_be_missing: give "missing" a feature of its own; without it, missing counts as the middle.
+    """
+
+    name: str
+    low: float | None = None
+    high: float | None = None
+    transform: Transform = "linear"
+    bins: tuple[float, ...] = ()
+    may_be_missing: bool = False
+
+    kind: ClassVar[str] = "number"
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and math.isfinite(value)):
+                raise InputError(f"column {self.name!r}: {name} must be a finite number, found {value!r}")
+        if (self.low is None) != (self.high is None):
+            raise InputError(f"column {self.name!r}: low and high belong together, found only one of them")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise InputError(f"column {self.name!r}: low {self.low:g} must be below high {self.high:g}")
+        if self.transform not in get_args(Transform):
+            raise InputError(f"column {self.name!r}: transform must be linear, sqrt or log, found {self.transform!r}")
+        if not all(_is_number(edge) and math.isfinite(edge) for edge in self.bins) or any(
+            not a < b for a, b in zip(self.bins, self.bins[1:], strict=False)
+        ):
+            raise InputError(f"column {self.name!r}: bins must be rising numbers, found {list(self.bins)!r}")
+
+    @property
+    def is_declared(self) -> bool:
+        return self.low is not None or bool(self.bins)
+
+    @property
+    def missing_part(self) -> str:
+        return "its bounds (low and high) or its bins"
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """One of several declared levels, as text; what is none of them has no feature set."""
+
+    name: str
+    levels: tuple[str, ...] = ()
+    may_be_missing: bool = False
+
+    kind: ClassVar[str] = "category"
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(level, str) for level in self.levels):
+            raise InputError(f'column {self.name!r}: levels must be texts in quotes, as in levels = ["0", "1"]')
+        if len(set(self.levels)) != len(self.levels):
+            raise InputError(f"column {self.name!r}: a level is declared twice")
+        if len(self.levels) > MOST_LEVELS:
+            raise InputError(
+                f"column {self.name!r} declares {len(self.levels)} levels, at most {MOST_LEVELS} can be used"
+            )
+
+    @property
+    def is_declared(self) -> bool:
+        return bool(self.levels)
+
+    @property
+    def missing_part(self) -> str:
+        return "its levels"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Yes or no; what is neither counts as the middle."""
+
+    name: str
+    yes: tuple[str, ...] = ("true", "yes", "1", "t", "y")
+    no: tuple[str, ...] = ("false", "no", "0", "f", "n")
+    may_be_missing: bool = False
+
+    kind: ClassVar[str] = "flag"
+    is_declared: ClassVar[bool] = True
+    missing_part: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        both = (*self.yes, *self.no)
+        if not self.yes or not self.no or not all(isinstance(text, str) for text in both):
+            raise InputError(f"column {self.name!r}: yes and no must be lists of texts in quotes")
+        if len({text.lower() for text in both}) != len(both):
+            raise InputError(f"column {self.name!r}: a text stands in yes and no, or twice in one of them")
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A column that is not used, such as a name or an identifier."""
+
+    name: str
+
+    kind: ClassVar[str] = "ignore"
+    is_declared: ClassVar[bool] = True
+    missing_part: ClassVar[str] = ""
+
+
+Column = Number | Category | Flag | Ignored
+_KINDS: tuple[Any, ...] = (Number, Category, Flag, Ignored)
+KINDS: dict[str, Any] = {kind.kind: kind for kind in _KINDS}
+
+
+def column_from_json(facts: object) -> Column:
+    """A column from what a schema file says of it; unknown words are refused by name."""
+    if not isinstance(facts, dict) or not isinstance(facts.get("name"), str):
+        raise InputError(f"every column of a schema needs a name, found {facts!r}")
+    rest = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items() if key != "kind"}
+    kind = KINDS.get(str(facts.get("kind")))
+    if kind is None:
+        raise InputError(
+            f"column {facts['name']!r}: kind must be one of {', '.join(KINDS)}, found {facts.get('kind')!r}"
+        )
+    unknown = sorted(set(rest) - {field.name for field in fields(kind)})
+    if unknown:
+        raise InputError(f"column {facts['name']!r}: a {kind.kind} has no {unknown[0]!r}; see docs/tables.md")
+    for key in ("bins", "levels", "yes", "no"):
+        if key in rest and not isinstance(rest[key], tuple):
+            raise InputError(f"column {facts['name']!r}: {key} must be a list, found {rest[key]!r}")
+    if not isinstance(rest.get("may_be_missing", False), bool):
+        raise InputError(f"column {facts['name']!r}: may_be_missing must be true or false")
+    column: Column = kind(**rest)
+    return column
+
+
+def column_to_json(column: Column) -> dict[str, Any]:
+    """What a schema file says of a column: what differs from the defaults."""
+    said = {field.name: field.default for field in fields(column)}
+    values = {key: value for key, value in asdict(column).items() if value != said[key]}
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+    return {"name": plain.pop("name"), "kind": column.kind, **plain}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

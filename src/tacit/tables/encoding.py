@@ -1,0 +1,186 @@
+"""From declared columns to features: every record by itself, so that it costs no privacy.
+
+A number goes to [-1, 1] by its bounds, clamped; bins and levels become features of 0 or 1; a bias is added and the
+record scaled to norm 1, which bounds the gradient of a linear model. What is missing or unknown has its place:
+
+- a number that is missing, text or NaN: the middle, 0, and in no bin; an infinite one: the nearer bound
+- a level that was not declared: no level's feature is set
+- a target that is missing, or a class that was not declared: the record is left out
+- with ``may_be_missing``, a missing value sets a feature of its own
+
+None of it is an error, because an error that one record's value causes would reveal it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import InputError
+from tacit.tables.columns import Category, Flag, Number
+from tacit.tables.drafts import MISSING
+from tacit.tables.files import Table, number_text, to_number, to_numbers, to_text
+from tacit.tables.schema import Schema
+
+Floats = NDArray[np.float32]
+Feature = Number | Category | Flag
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Records ready for a model, and for each the row of the table that it was. Private.
+
+    ``targets`` are class numbers, or numbers on [-1, 1] by the declared bounds.
+    """
+
+    inputs: Floats
+    targets: NDArray[np.float32] | NDArray[np.int64]
+    users: NDArray[np.object_] | None
+    rows: NDArray[np.int64]
+
+
+def feature_names(schema: Schema, target: str) -> list[str]:
+    """One name for each feature, the bias first.
+
+    Example:
+        >>> schema = Schema((Number("age", 0, 120, bins=(18, 65)), Category("job", ("cook", "clerk")), Flag("well")))
+        >>> feature_names(schema, "well")
+        ['(bias)', 'age', 'age < 18', 'age < 65', 'age >= 65', 'job = cook', 'job = clerk']
+    """
+    return ["(bias)", *(name for column in schema.features(target) for name in _names(column))]
+
+
+def encode_inputs(table: Table, schema: Schema, target: str) -> Floats:
+    """Features [rows, features] of norm 1 for every row."""
+    columns = schema.features(target)
+    for column in columns:
+        _check_readable(table, column)
+    parts = [np.ones((len(table), 1)), *(_encode(table, column) for column in columns)]
+    inputs = np.concatenate(parts, axis=1)
+    inputs /= np.linalg.norm(inputs, axis=1, keepdims=True)  # the bias keeps it above 0
+    return inputs.astype(np.float32)
+
+
+def encode(table: Table, schema: Schema, target: str) -> Encoded:
+    """Features, targets and owners of the records that have a target and, where it matters, an owner."""
+    targets, known = _targets(table, schema, target)
+    users = None
+    if schema.unit != "record":
+        users = to_text(table.column(schema.unit))
+        known = known & (users != "")  # a row of nobody cannot be protected as somebody's
+    rows = np.flatnonzero(known)
+    if not len(rows):
+        what = "classes" if schema.classes(target) else "numbers"
+        raise InputError(f"no value of the target {target!r} is one of the declared {what}; look at the schema")
+    kept = Table({name: cells[rows] for name, cells in table.columns.items()})
+    inputs = encode_inputs(kept, schema, target)
+    return Encoded(inputs, targets[rows], None if users is None else users[rows], rows)
+
+
+def target_scale(schema: Schema, target: str) -> tuple[float, float]:
+    """(middle, half range) of a number to predict: value = middle + half range * encoded."""
+    column = schema.column(target)
+    if not isinstance(column, Number) or column.low is None or column.high is None:
+        raise InputError(f"target {target!r} has no declared bounds")
+    return (column.low + column.high) / 2, (column.high - column.low) / 2
+
+
+def _targets(
+    table: Table, schema: Schema, target: str
+) -> tuple[NDArray[np.float32] | NDArray[np.int64], NDArray[np.bool_]]:
+    cells = table.column(target)
+    match schema.column(target):
+        case Category(levels=levels):
+            found = _places(to_text(cells).tolist(), levels)
+            return found, found >= 0
+        case Flag() as flag:
+            sides = _sides(flag, to_text(cells).tolist())
+            return (sides > 0).astype(np.int64), sides != 0
+        case _:
+            middle, half = target_scale(schema, target)
+            values = to_numbers(cells)
+            known = ~np.isnan(values)
+            scaled = np.clip((values - middle) / half, -1, 1)
+            return np.nan_to_num(scaled).astype(np.float32), known
+
+
+def _check_readable(table: Table, column: Feature) -> None:
+    """A fault of type: a number column none of whose cells is a number. Single faulty cells are no fault."""
+    cells = table.column(column.name)
+    if isinstance(column, Number) and cells.dtype.kind != "f" and np.isnan(to_numbers(cells)).all():
+        said = any(cell.lower() not in MISSING for cell in cells.tolist())
+        if said:
+            raise InputError(
+                f"column {column.name!r} is declared a number, but none of its cells is one; "
+                "declare it a category, or write numbers as 1234.5"
+            )
+
+
+def _encode(table: Table, column: Feature) -> NDArray[np.float64]:
+    cells = table.column(column.name)
+    match column:
+        case Number():
+            return _encode_number(to_numbers(cells), column)
+        case Category(levels=levels):
+            text = to_text(cells).tolist()
+            place = _places(text, levels)
+            missing = np.array([cell.lower() in MISSING for cell in text]) & (place < 0)
+            return _with_missing([place[:, None] == np.arange(len(levels))], missing, column)
+        case Flag():
+            text = to_text(cells).tolist()
+            missing = np.array([cell.lower() in MISSING for cell in text])
+            return _with_missing([_sides(column, text)[:, None]], missing, column)
+
+
+def _encode_number(values: NDArray[np.float64], column: Number) -> NDArray[np.float64]:
+    missing = np.isnan(values)
+    parts = []
+    if column.low is not None and column.high is not None:
+        inside = np.clip(np.nan_to_num(values, posinf=np.inf, neginf=-np.inf), column.low, column.high)
+        share = (inside - column.low) / (column.high - column.low)
+        match column.transform:
+            case "sqrt":
+                share = np.sqrt(share)
+            case "log":
+                share = np.log1p(inside - column.low) / np.log1p(column.high - column.low)
+        parts.append(np.where(missing, 0.0, 2 * share - 1)[:, None])
+    if column.bins:
+        place = np.where(missing, -1, np.digitize(values, column.bins))
+        parts.append(place[:, None] == np.arange(len(column.bins) + 1))
+    return _with_missing(parts, missing, column)
+
+
+def _with_missing(parts: list[NDArray[np.generic]], missing: NDArray[np.bool_], column: Feature) -> NDArray[np.float64]:
+    parts = [*parts, missing[:, None]] if column.may_be_missing else parts
+    return np.concatenate([part.astype(np.float64) for part in parts], axis=1)
+
+
+def _places(text: list[str], levels: tuple[str, ...]) -> NDArray[np.int64]:
+    """The number of each cell's level, -1 for an undeclared one; 1.0 is the level 1."""
+    place = {level: number for number, level in enumerate(levels)}
+
+    def find(cell: str) -> int:
+        return place.get(cell, place.get(number_text(to_number(cell)), -1))
+
+    known = {cell: find(cell) for cell in set(text)}
+    return np.array([known[cell] for cell in text], dtype=np.int64)
+
+
+def _sides(flag: Flag, text: list[str]) -> NDArray[np.float64]:
+    """1 for yes, -1 for no, 0 for neither."""
+    side = {word.lower(): 1.0 for word in flag.yes} | {word.lower(): -1.0 for word in flag.no}
+    return np.array([side.get(cell.lower(), 0.0) for cell in text])
+
+
+def _names(column: Feature) -> list[str]:
+    names: list[str] = []
+    match column:
+        case Number(name=name, low=low, bins=bins):
+            names += [name] if low is not None else []
+            names += [f"{name} < {number_text(edge)}" for edge in bins]
+            names += [f"{name} >= {number_text(bins[-1])}"] if bins else []
+        case Category(name=name, levels=levels):
+            names += [f"{name} = {level}" for level in levels]
+        case Flag(name=name):
+            names.append(name)
+    return [*names, f"{column.name} is missing"] if column.may_be_missing else names

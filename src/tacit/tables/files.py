@@ -1,0 +1,254 @@
+"""Tables in files: CSV, Parquet and npz become named columns of text or numbers; what is no table is refused in a line.
+
+A refusal names the file and, where it helps, the line. It goes to the person who holds the data and is no release; it
+comes before anything is charged. A faulty *value* is never a reason to refuse: ``encoding`` says what becomes of it.
+"""
+
+import csv
+import io
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import InputError
+
+Cells = NDArray[Any]  # float64 with NaN where missing, or text with "" where missing
+MOST_COLUMNS = 4096  # more are a picture or a mistake, and no epsilon is enough for a model of each
+_NOT_TEXT = {b"PK\x03\x04": "a zip or Excel file", b"\x1f\x8b": "a gzip file", b"PAR1": "a Parquet file"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns of equal length by name. Private, like the file it came from."""
+
+    columns: dict[str, Cells]
+
+    def __post_init__(self) -> None:
+        if len({len(cells) for cells in self.columns.values()}) > 1:
+            sizes = ", ".join(f"{name} {len(cells)}" for name, cells in list(self.columns.items())[:5])
+            raise InputError(f"the columns of a table must be equally long, found {sizes}")
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.columns)
+
+    def column(self, name: str) -> Cells:
+        if name not in self.columns:
+            raise InputError(f"the table has no column {name!r}; it has {shown(self.names)}")
+        return self.columns[name]
+
+
+def read_table(path: str | Path) -> Table:
+    """Read a table by the ending of its name: .csv, .tsv, .parquet or .npz.
+
+    Raises:
+        InputError: the file is missing, empty, damaged, ragged, or not a table; in one line.
+    """
+    path = Path(path)
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(f"{path} should end in {', '.join(_READERS)}, which says how to read it")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file")
+    if not path.exists():
+        raise InputError(f"there is no file {path}")
+    try:
+        table = reader(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    if not len(table):
+        raise InputError(f"{path} has names but no rows; there is nothing to learn from")
+    return table
+
+
+def _read_csv(path: Path) -> Table:
+    text = _text(path)
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    try:
+        names = [name.strip() for name in next(rows, [])]
+        _check_names(names, path, delimiter)
+        cells = list(_even_rows(rows, names, path))
+    except csv.Error as error:
+        raise InputError(
+            f"{path}, line {rows.line_num}: {error}; is a quotation mark open or a cell too long?"
+        ) from error
+    columns = zip(*cells, strict=True) if cells else ([] for _ in names)
+    stripped = ([cell.strip() for cell in column] for column in columns)
+    return Table({name: np.array(column, dtype=object) for name, column in zip(names, stripped, strict=True)})
+
+
+def _even_rows(rows: Any, names: Sequence[str], path: Path) -> Iterable[list[str]]:
+    for row in rows:
+        if len(row) == len(names):
+            yield row
+        elif row:  # an empty line is no row
+            raise InputError(
+                f"{path}, line {rows.line_num}: {len(row)} cells, but there are {len(names)} names in the first line"
+            )
+
+
+def _text(path: Path) -> str:
+    data = path.read_bytes()
+    if not data.strip():
+        raise InputError(f"{path} is empty")
+    for start, what in _NOT_TEXT.items():
+        if data.startswith(start):
+            raise InputError(f"{path} is {what}, not text; save it as CSV or give it its own ending")
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:200].count(0) > 50:
+        raise InputError(f"{path} is UTF-16 text; save it as UTF-8")
+    if b"\0" in data:
+        raise InputError(f"{path} holds zero bytes, so it is not a text file")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputError(f"{path}, line {line}: this is not UTF-8 text; save the file as UTF-8") from error
+
+
+def _check_names(names: Sequence[str], path: Path, delimiter: str = ",") -> None:
+    if len(names) == 1:
+        other = next((mark for mark in ";\t|," if mark != delimiter and mark in names[0]), None)
+        if other is not None:
+            how = "commas, or name it .tsv if tabs separate it" if delimiter == "," else "tabs"
+            raise InputError(f"{path} has one column, {names[0]!r}: cells seem to be separated by {other!r}; use {how}")
+    if len(names) > MOST_COLUMNS:
+        raise InputError(f"{path} has {len(names)} columns, at most {MOST_COLUMNS} can be used; keep those that matter")
+    if not names or "" in names:
+        raise InputError(f"{path}: column {names.index('') + 1 if names else 1} has no name in the first line")
+    again = [name for name, count in Counter(names).items() if count > 1]
+    if again:
+        raise InputError(f"{path} has several columns named {again[0]!r}; names must differ")
+    if all(_is_number(name) for name in names):
+        raise InputError(f"the first line of {path} holds numbers; put a line with the names of the columns first")
+
+
+def _read_parquet(path: Path) -> Table:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InputError(f"{path}: reading Parquet needs pyarrow; install tacit[tables], or save as CSV") from error
+    try:
+        table = parquet.read_table(path)
+    except (pyarrow.ArrowException, ValueError) as error:
+        raise InputError(f"{path} is damaged or no Parquet file: {str(error).splitlines()[0]}") from error
+    _check_names(table.column_names, path)
+    return Table({name: _from_arrow(table.column(name), name, path) for name in table.column_names})
+
+
+def _from_arrow(column: Any, name: str, path: Path) -> Cells:
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return np.array([np.nan if value is None else float(value) for value in column.to_pylist()])
+    if types.is_nested(kind) or types.is_binary(kind):
+        raise InputError(f"{path}: column {name!r} holds {kind}, not one number or text for each row")
+    return np.array(["" if value is None else _plain(value) for value in column.to_pylist()], dtype=object)
+
+
+def _read_npz(path: Path) -> Table:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, zipfile.BadZipFile, EOFError, KeyError, AttributeError) as error:
+        raise InputError(f"{path} is damaged or no npz of plain arrays: {error}") from error
+    columns: dict[str, Cells] = {}
+    for name, array in arrays.items():
+        if array.ndim == 1:
+            columns[name] = _from_array(array, name, path)
+        elif array.ndim == 2 and array.shape[1] <= MOST_COLUMNS:
+            columns |= {f"{name}{i}": _from_array(array[:, i], name, path) for i in range(array.shape[1])}
+        else:
+            raise InputError(f"{path}: array {name!r} has shape {list(array.shape)}; use columns, or rows by columns")
+    _check_names(list(columns), path)
+    return Table(columns)
+
+
+def _from_array(array: Cells, name: str, path: Path) -> Cells:
+    match array.dtype.kind:
+        case "i" | "u" | "f":
+            return array.astype(np.float64)
+        case "b" | "U":
+            return np.array([_plain(value) for value in array.tolist()], dtype=object)
+        case _:
+            raise InputError(f"{path}: array {name!r} holds {array.dtype}, neither numbers nor text")
+
+
+_READERS: dict[str, Callable[[Path], Table]] = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".parquet": _read_parquet,
+    ".npz": _read_npz,
+}
+
+
+def to_numbers(cells: Cells) -> NDArray[np.float64]:
+    """Cells as numbers; what is missing or cannot be read as one is NaN, by itself.
+
+    Example:
+        >>> to_numbers(np.array(["3", "three", ""], dtype=object))
+        array([ 3., nan, nan])
+    """
+    if cells.dtype.kind == "f":
+        return cells
+    try:
+        return cells.astype(np.float64)
+    except (ValueError, OverflowError):
+        return np.array([to_number(cell) for cell in cells], dtype=np.float64)
+
+
+def to_text(cells: Cells) -> Cells:
+    """Cells as text; whole numbers without a point, missing ones as "".
+
+    Example:
+        >>> to_text(np.array([1.0, 2.5, np.nan])).tolist()
+        ['1', '2.5', '']
+    """
+    if cells.dtype.kind != "f":
+        return cells
+    values, place = np.unique(cells, return_inverse=True)
+    return np.array([number_text(value) for value in values.tolist()], dtype=object)[place]
+
+
+def number_text(value: float) -> str:
+    """The shortest text of a number: 3 for 3.0, "" for NaN."""
+    if value != value:
+        return ""
+    whole = abs(value) < 2**53 and value == int(value)
+    return str(int(value)) if whole else repr(value)
+
+
+def shown(names: Sequence[str], most: int = 8) -> str:
+    """Some names, for a message."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _plain(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value).strip()
+
+
+def to_number(cell: str) -> float:
+    """A cell as a number; NaN if it is none."""
+    try:
+        return float(cell)
+    except (ValueError, OverflowError):
+        return np.nan
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", text) is not None

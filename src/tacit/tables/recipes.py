@@ -1,0 +1,230 @@
+"""The default settings of a private run on a table, from public numbers alone; measured once, on public data.
+
+With mu the Gaussian-DP parameter of (epsilon, delta), n the declared number of units and d that of parameters of one
+output, what a private model can learn is governed by one number:
+
+    SNR = n mu / (C sqrt(d))        the signal of n clipped gradients over the noise that hides one of them
+
+Noise accumulates with (learning rate x steps) whatever the steps are, so that product is what SNR decides. Nothing here
+looks at a record, and nothing is tried out on private data: tuning would have to be charged (failure-modes F14).
+docs/tables.md has the measurements behind the constants.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from tacit.accountants import check_delta, gaussian_mu, get_accountant
+from tacit.accountants.search import smallest_within
+from tacit.errors import InputError, RefusedError, check_count, check_positive
+from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
+from tacit.tables.schema import Task
+
+Method = Literal["sgld", "sghmc", "bbp", "dropout", "vi", "sgd"]
+MANY = 10_000  # records from which a smaller sampling probability is quicker at the same noise
+ENOUGH = 40.0  # SNR below which a model learns little
+SPREAD_SHARE = 0.1  # of mu^2, for the histogram of residuals that the intervals of a regression rest on
+STEPS = {"classification": 300, "regression": 1000, "vi": 1000}
+_WHOLE = 250.0  # SNR from which no gradient of a logistic model needs to be clipped
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A number of the run and why it is what it is."""
+
+    name: str
+    value: float | int | str | None
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "value": self.value, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """All settings of a run. ``spread_noise`` is that of the residuals' histogram, None where there is none."""
+
+    probability: float
+    steps: int
+    noise_multiplier: float
+    clip_norm: float
+    learning_rate: float
+    prior_stddev: float
+    draws: int
+    keep_every: int
+    spread_noise: float | None
+    snr: float
+    settings: tuple[Setting, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The public numbers that a recipe follows from.
+
+    Args:
+        units: the declared number of records or users.
+        features: of a record.
+        parameters: of the model; those of one output count for the noise.
+        outputs: one for two classes or a number, else one per class.
+        accountant: "pld"; "rdp" where several runs share a budget adaptively.
+    """
+
+    units: int
+    features: int
+    parameters: int
+    outputs: int
+    task: Task
+    method: Method
+    model: str
+    epsilon: float
+    delta: float
+    accountant: str = "pld"
+
+    def __post_init__(self) -> None:
+        for name in ("units", "features", "parameters", "outputs"):
+            check_count(name, getattr(self, name))
+        check_positive("epsilon", self.epsilon)
+        check_delta(self.delta, self.units)
+        if self.method not in get_args(Method):
+            raise InputError(f"method must be one of {', '.join(get_args(Method))}, found {self.method!r}")
+
+
+def default_delta(units: int) -> float:
+    """1e-5, or a tenth of 1/n rounded down to a power of ten where that is smaller.
+
+    Example:
+        >>> default_delta(426), default_delta(48_842)
+        (1e-05, 1e-06)
+    """
+    return 10.0 ** min(-5, math.floor(math.log10(0.1 / units)))
+
+
+def recipe(facts: Facts) -> Recipe:
+    """The settings for a table of this size at this budget.
+
+    Example:
+        >>> found = recipe(Facts(426, 31, 31, 1, "classification", "sgld", "linear", 1.0, 1e-5))
+        >>> found.probability, found.steps, found.clip_norm, round(found.learning_rate, 1)
+        (0.2, 300, 0.5, 3.4)
+    """
+    mu = gaussian_mu(facts.epsilon, facts.delta)
+    regression = facts.task == "regression"
+    probability = 0.2 if facts.units < MANY else 0.05
+    steps = STEPS["vi" if facts.method == "vi" else facts.task]
+    spread_noise = 1 / (math.sqrt(SPREAD_SHARE) * mu) if regression else None
+    noise = _noise(facts, probability, steps, spread_noise)
+    at_one = facts.units * mu / math.sqrt(facts.parameters / facts.outputs)
+    clip, clip_why = _clip(facts, at_one)
+    snr = at_one / clip
+    rate, rate_why = _rate(facts, snr, clip, steps)
+    prior, prior_why = _prior(facts)
+    draws = 1 if facts.method == "sgd" else 50
+    apart = max(1, steps // (2 * draws)) if facts.method in ("sgld", "sghmc") else 1
+    settings = [
+        Setting("delta", facts.delta, "the chance that the promise fails; below one over the number of records"),
+        Setting("sampling probability", probability, _sampling_why(facts)),
+        Setting("steps", steps, "enough small steps for a steady descent; more would cost time and change little"),
+        Setting("noise multiplier", noise, f"the least noise that keeps all steps within epsilon ({facts.accountant})"),
+        Setting("clip norm", clip, clip_why),
+        Setting(
+            "signal to noise",
+            snr,
+            f"n mu / (C sqrt(d)), mu {mu:.4g}; below {ENOUGH:g} there is too little data",
+        ),
+        Setting("learning rate", rate, rate_why),
+        Setting("prior standard deviation", prior, prior_why),
+        Setting("draws", draws, _DRAWS_WHY[facts.method]),
+    ]
+    if spread_noise is not None:
+        why = "a tenth of the budget buys a noisy histogram of residuals, on which the intervals rest"
+        settings.append(Setting("noise on the residuals' histogram", spread_noise, why))
+    return Recipe(
+        probability,
+        steps,
+        noise,
+        clip,
+        rate,
+        prior,
+        draws,
+        apart,
+        spread_noise,
+        snr,
+        tuple(settings),
+        _warnings(facts, snr),
+    )
+
+
+def _noise(facts: Facts, probability: float, steps: int, spread_noise: float | None) -> float:
+    """The least noise multiplier at which all charges together stay within the budget."""
+    accountant = get_accountant(facts.accountant)
+    fixed = [] if spread_noise is None else [Charge(spread_event(spread_noise), 1)]
+
+    def cost(z: float) -> float:
+        steps_cost = Charge(PoissonSample(probability, (GaussianSumQuery(1.0, z),)), steps)
+        try:
+            return accountant.guarantee(Ledger.planned([*fixed, steps_cost]), delta=facts.delta).epsilon
+        except RefusedError:
+            return math.inf
+
+    guess = probability * math.sqrt(steps) / gaussian_mu(facts.epsilon, facts.delta)
+    return smallest_within(cost, facts.epsilon, "noise_multiplier", max(guess, 0.5))
+
+
+def spread_event(noise: float) -> PoissonSample:
+    """A histogram of all records, each in one bin: sensitivity 1."""
+    return PoissonSample(1.0, (GaussianSumQuery(1.0, noise, group="residuals"),))
+
+
+def _clip(facts: Facts, snr_at_one: float) -> tuple[float, str]:
+    if facts.task == "regression":
+        return 0.2, "a tenth of the declared range: a record further off counts like one at that distance"
+    if snr_at_one >= _WHOLE:
+        largest = "the largest a gradient can be" if facts.outputs == 1 else "few gradients are larger"
+        return 1.0, f"{largest}: signal to noise {snr_at_one:.0f} at 1 is at least {_WHOLE:g}, so nothing need be cut"
+    return 0.5, f"half the largest gradient: signal to noise {snr_at_one:.0f} at 1 is below {_WHOLE:g}"
+
+
+def _rate(facts: Facts, snr: float, clip: float, steps: int) -> tuple[float, str]:
+    if facts.method == "vi":
+        return 0.03, "Adam's own scale: steps are nearly even under noise"
+    if facts.task == "regression":
+        return min(2.0, snr / steps), "SNR / steps, at most 2, where squared error on records of norm 1 is still stable"
+    cap = 32.0 if clip >= 1 else 64.0
+    if facts.model != "linear":
+        cap = 4.0
+    rate = min(max(25 * snr / steps, 0.25 * 300 / steps), cap * 300 / steps)
+    return rate, f"25 SNR / steps, between {0.25 * 300 / steps:g} and {cap * 300 / steps:g}: on the mean loss"
+
+
+def _prior(facts: Facts) -> tuple[float, str]:
+    if facts.task == "regression":
+        return 10.0, "weak: the target lies in [-1, 1] on the model's scale"
+    if facts.model != "linear":
+        return 1.0, "precision 1, for a network"
+    if facts.units < 1000:
+        return 1.0, "precision 1, below 1,000 records"
+    return 10**0.5, "precision 0.1, from 1,000 records on"
+
+
+def _sampling_why(facts: Facts) -> str:
+    return f"0.2 below {MANY:,} records, else 0.05: quick, and hardly any noise is lost by it"
+
+
+_DRAWS_WHY: dict[Method, str] = {
+    "sgld": "of the last half of the steps; every step is charged, so keeping more costs nothing",
+    "sghmc": "of the last half of the steps; every step is charged, so keeping more costs nothing",
+    "bbp": "of weights from the Gaussian that was learned",
+    "vi": "of weights from the Gaussian that was learned",
+    "dropout": "of dropout masks in every prediction",
+    "sgd": "a point: no uncertainty about the weights is claimed",
+}
+
+
+def _warnings(facts: Facts, snr: float) -> tuple[str, ...]:
+    if snr >= ENOUGH:
+        return ()
+    return (
+        f"too little data for this epsilon: signal to noise is {snr:.0f}, below {ENOUGH:g}; expect a poor model, or "
+        f"use about {math.ceil(facts.units * ENOUGH / snr / 100) * 100:,} records, fewer columns, more epsilon",
+    )

@@ -1,0 +1,200 @@
+"""A schema: all that would otherwise be learned from private records, declared in a file that a person can edit.
+
+Bounds, levels, classes and the number of records leak if they are taken from the data (failure-modes F15). They are
+public knowledge more often than not: an age lies between 0 and 120 whoever is in the table.
+"""
+
+import json
+import tomllib
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from tacit.errors import InputError, check_count
+from tacit.tables.columns import Category, Column, Flag, Ignored, Number, column_from_json, column_to_json
+from tacit.tables.files import shown
+
+Task = Literal["classification", "regression"]
+FORMAT = 1
+_FACTS = ("dataset", "records", "users", "target", "unit", "derived_from_private_data", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The declared facts of a table.
+
+    Args:
+        columns: what each column may hold; columns of the table that are not here are not used.
+        dataset: a public name.
+        records: about how many rows there are; a round number is fine.
+        users: about how many people own them, where people are the unit of privacy.
+        target: the column to predict, if the schema says so.
+        unit: "record", or the column that says whose row it is.
+        derived_from_private_data: bounds, levels or counts were read off the private table: the guarantee does not
+            cover them.
+        source: where the declarations come from, in words.
+
+    Example:
+        >>> schema = Schema((Number("age", 0, 120), Category("smoker", ("no", "yes"))), records=1000)
+        >>> [column.name for column in schema.features("smoker")], schema.task("smoker")
+        (['age'], 'classification')
+    """
+
+    columns: tuple[Column, ...]
+    dataset: str = "unnamed"
+    records: int | None = None
+    users: int | None = None
+    target: str | None = None
+    unit: str = "record"
+    derived_from_private_data: bool = False
+    source: str = "declared"
+
+    def __post_init__(self) -> None:
+        again = [name for name, count in Counter(column.name for column in self.columns).items() if count > 1]
+        if again:
+            raise InputError(f"the schema declares column {again[0]!r} more than once")
+        for name in ("records", "users"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        for name, kind in (("dataset", str), ("target", str), ("unit", str), ("derived_from_private_data", bool)):
+            value = getattr(self, name)
+            if not isinstance(value, kind) and not (name == "target" and value is None):
+                raise InputError(f"the schema's {name} must be a {kind.__name__}, found {value!r}")
+
+    def column(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise InputError(f"the schema declares no column {name!r}; it has {shown([c.name for c in self.columns])}")
+
+    def features(self, target: str) -> tuple[Number | Category | Flag, ...]:
+        """The columns to predict from."""
+        used = tuple(
+            column
+            for column in self.columns
+            if column.name not in (target, self.unit) and not isinstance(column, Ignored)
+        )
+        if not used:
+            raise InputError("the schema leaves no column to predict from; declare at least one")
+        return used
+
+    def task(self, target: str) -> Task:
+        return "regression" if isinstance(self.column(target), Number) else "classification"
+
+    def classes(self, target: str) -> tuple[str, ...] | None:
+        match self.column(target):
+            case Category(levels=levels):
+                return levels
+            case Flag(yes=yes, no=no):
+                return no[0], yes[0]
+            case _:
+                return None
+
+    @property
+    def units(self) -> int:
+        """The declared number of units of privacy."""
+        count = self.records if self.unit == "record" else self.users
+        if count is None:
+            what = "records" if self.unit == "record" else "users"
+            raise InputError(
+                f"the number of {what} is not declared; write {what} = ... in the schema or pass --records "
+                "(a round number is fine)"
+            )
+        return count
+
+    def check(self, target: str) -> None:
+        """Refuse a schema that is not filled in, before any data is looked at."""
+        column = self.column(target)
+        for one in (column, *self.features(target)):
+            if not one.is_declared:
+                raise InputError(f"column {one.name!r}: {one.missing_part} must be declared in the schema")
+        match column:
+            case Ignored():
+                raise InputError(f"column {target!r} is the target, but the schema ignores it")
+            case Category(levels=levels) if len(levels) < 2:
+                raise InputError(f"target {target!r} declares one class, {levels[0]!r}; a classifier needs two or more")
+            case Number(low=None):
+                raise InputError(f"target {target!r} is a number: declare its bounds, low and high")
+        if self.unit != "record" and self.unit == target:
+            raise InputError(f"column {target!r} cannot be both the target and the unit of privacy")
+        _ = self.units
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What every statement about a run with this schema has to repeat."""
+        if self.derived_from_private_data:
+            return (
+                "bounds, levels or the number of records were read off the private data; epsilon does not cover that",
+            )
+        return (f"bounds, levels, classes and the number of records are public ({self.source})",)
+
+    def to_json(self) -> dict[str, Any]:
+        facts = {name: getattr(self, name) for name in _FACTS if getattr(self, name) is not None}
+        return {"format": FORMAT, **facts, "columns": [column_to_json(column) for column in self.columns]}
+
+    @classmethod
+    def from_json(cls, facts: object) -> "Schema":
+        if not isinstance(facts, dict) or not isinstance(facts.get("columns"), list):
+            raise InputError("a schema needs columns: [[columns]] with a name and a kind for each")
+        if facts.get("format", FORMAT) != FORMAT:
+            raise InputError(f"the schema has format {facts['format']!r}, this version reads {FORMAT}")
+        unknown = sorted(set(facts) - {*_FACTS, "columns", "format"})
+        if unknown:
+            raise InputError(f"a schema has no {unknown[0]!r}; it has {', '.join(_FACTS)} and columns")
+        columns = tuple(column_from_json(column) for column in facts["columns"])
+        return cls(columns, **{name: facts[name] for name in _FACTS if name in facts})
+
+    def with_facts(self, **facts: Any) -> "Schema":
+        """The same schema with what is given and not None."""
+        return replace(self, **{name: value for name, value in facts.items() if value is not None})
+
+
+def read_schema(path: str | Path) -> Schema:
+    """Read a schema from a .toml or .json file; a mistake is one line that names the column."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        facts = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+        return Schema.from_json(facts)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is no readable schema: {error}") from error
+    except OSError as error:
+        raise InputError(f"the schema {path} cannot be read: {error.strerror}") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def schema_text(schema: Schema) -> str:
+    """A schema as TOML, with a word on what is still to be filled in."""
+    facts = schema.to_json()
+    lines = [
+        "# A Tacit schema: what is public about the table. Nothing in it may be looked up in the private records.",
+        "# Kinds: number (low, high; transform sqrt or log for amounts mostly small; bins), category (levels),",
+        "# flag (yes, no), ignore. Values outside are clamped, other levels and missing values count as unknown.",
+    ]
+    lines += [f"{name} = {_toml(facts[name])}" for name in ("format", *_FACTS) if name in facts]
+    if schema.records is None:
+        lines.append("# records = 1000        # about how many rows; a round number is fine")
+    for column, said in zip(schema.columns, facts["columns"], strict=True):
+        lines += ["", "[[columns]]", *(f"{key} = {_toml(value)}" for key, value in said.items())]
+        match column:
+            case Number() if not column.is_declared:
+                lines.append("# low = 0                # declare both: bounds that hold for anybody\n# high = 100")
+            case Category() if not column.is_declared:
+                lines.append('# levels = ["a", "b"]    # declare every level')
+            case _:
+                pass
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case list():
+            return "[" + ", ".join(_toml(item) for item in value) + "]"
+        case _:
+            return repr(value)

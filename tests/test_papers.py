@@ -1,0 +1,110 @@
+"""The papers' tables and figures: every item has its script, and the quick ones hold."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+from tacit.commands.app import run
+from tacit.data.files import has_data
+from tacit.errors import InputError
+from tacit.reproduction import Expectation, Verdict, find_papers, read_items
+
+PAPERS = Path(__file__).parent.parent / "papers"
+ITEMS = read_items(PAPERS)
+QUICK = [key for key, item in ITEMS.items() if any(row.quick for row in item.rows.values())]
+
+
+@pytest.mark.parametrize("item", ITEMS.values(), ids=list(ITEMS))
+def test_an_item_has_a_script_and_rows(item):
+    assert item.script.is_file()
+    assert item.rows
+    assert all(row.paper is None or row.holds(row.paper) or row.why for row in item.rows.values())
+
+
+def test_scripts_do_not_know_what_is_expected():
+    for script in PAPERS.rglob("*.py"):
+        assert "expected.json" not in script.read_text()
+
+
+def test_scripts_use_public_parts_only():
+    for script in PAPERS.rglob("*.py"):
+        for node in ast.walk(ast.parse(script.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            assert not any(name.startswith("_") for name in names), script
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", QUICK)
+def test_a_quick_run_holds(key, tmp_path):
+    lacking = [name for name in ITEMS[key].needs if not has_data(name)]
+    if lacking:
+        pytest.skip(f"TACIT_DATA does not hold {', '.join(lacking)}")
+    assert run(["reproduce", key, "--quick", "--out", str(tmp_path)]) == 0
+
+
+def test_the_lambda_figure_is_reproduced_and_kept(tmp_path, capsys):
+    assert run(["reproduce", "bayesian_dp/figure-5", "--quick", "--out", str(tmp_path)]) == 0
+    assert "as expected" in capsys.readouterr().out
+    kept = json.loads((tmp_path / "results.json").read_text())
+    assert len(kept["results"]) == len(ITEMS["bayesian_dp/figure-5"].rows)
+    assert (tmp_path / "figure.png").stat().st_size > 1000
+
+
+def test_a_wrong_value_is_said_to_be_wrong(tmp_path):
+    folder = tmp_path / "papers" / "made_up"
+    folder.mkdir(parents=True)
+    (folder / "table_1.py").write_text("def reproduce(work):\n    work.measure('a', 2.0)\n")
+    rows = {"a": {"paper": 1.0, "expected": 1.0, "tolerance": 0.1}, "b": {"expected": 0.0}}
+    (folder / "expected.json").write_text(json.dumps({"table-1": {"title": "t", "minutes": 1, "rows": rows}}))
+    asked = ["reproduce", "made_up/table-1", "--papers", str(folder.parent), "--out", str(tmp_path / "out")]
+    assert run(asked) == 1
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["missing"] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "verdict"),
+    [
+        (Expectation(paper=1.0, expected=1.0, tolerance=0.1), 1.05, Verdict.REPRODUCED),
+        (Expectation(paper=2.0, expected=1.0, tolerance=0.1), 1.05, Verdict.DIFFERS),
+        (Expectation(expected=1.0, tolerance=0.1), 1.05, Verdict.AS_EXPECTED),
+        (Expectation(at_least=1.0), 0.5, Verdict.NOT_AS_EXPECTED),
+        (Expectation(at_most=1.0), float("nan"), Verdict.NOT_AS_EXPECTED),
+        (Expectation(), 3.0, Verdict.SHOWN),
+    ],
+)
+def test_verdicts(row, value, verdict):
+    assert row.judge(value) is verdict
+
+
+@pytest.mark.parametrize("asked", [["nothing/here"], ["figure-5"], ["bayesian_dp/figure-5", "--papers", "nowhere"]])
+def test_an_unknown_item_is_one_line(asked, capsys):
+    assert run(["reproduce", *asked]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_an_item_without_its_data_is_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("TACIT_DATA", raising=False)
+    needy = [key for key, item in ITEMS.items() if item.needs]
+    if not needy:
+        pytest.skip("no item needs data yet")
+    assert run(["reproduce", needy[0], "--out", str(tmp_path / "out")]) == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_list_names_every_item(capsys):
+    assert run(["reproduce", "--list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(item.name in shown for item in ITEMS.values())
+
+
+def test_papers_are_found_or_asked_for(tmp_path):
+    assert find_papers() == PAPERS
+    with pytest.raises(InputError, match="come with the source"):
+        find_papers(tmp_path)
+
+
+def test_no_data_set_name_is_made_up():
+    known = {"mnist", "fashion-mnist", "cifar10", "svhn", "adult", "abalone"}
+    assert all(set(item.needs) <= known for item in ITEMS.values())
