@@ -28,9 +28,10 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Words and what they mean, or names and their values."""
+    """Words and what they mean, or names and their values; ``large`` for a few numbers that a reader looks for."""
 
     rows: tuple[tuple[str, str], ...]
+    large: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def small(value: float) -> str:
         >>> small(1e-5), small(2.5e-12)
         ('0.00001', '2.5e-12')
     """
-    return f"{Decimal(repr(value)):f}" if value >= 1e-7 else f"{value:g}"
+    return f"{Decimal(repr(value)):f}" if value >= 1e-7 else f"{value:g}".replace("e-0", "e-")
 
 
 def percent_up(value: float, decimals: int = 1) -> str:

@@ -7,9 +7,9 @@ from tacit.ledger import Ledger, Neighbours, Unit
 from tacit.reports.text import one_in, percent_up, small, up
 
 WHOSE: dict[Unit, str] = {
-    "record": "one record (one row of the table)",
-    "user": "one person, with all of their records",
-    "microbatch": "one microbatch (a small fixed group of records)",
+    "record": "One record (one row of the table)",
+    "user": "One person, with all of their records",
+    "microbatch": "One microbatch (a small fixed group of records)",
 }
 SHORT: dict[Unit, str] = {"record": "your record", "user": "all your records", "microbatch": "your group of records"}
 DIFFERENCE: dict[Neighbours, str] = {
@@ -37,8 +37,10 @@ def promise(ledger: Ledger, stated: Guarantee | None, attack: float | None) -> s
     if stated is None or attack is None:
         return "No privacy guarantee can be stated for this run. Treat everything it released as if it were the data."
     best = "at best" if stated.is_bound else "by this estimate, which is not a bound,"
+    seeded = ledger.header.randomness == "seeded"
+    someone, right = ("If its randomness were secret, someone", "would be") if seeded else ("Someone", "is")
     return (
-        f"Someone who sees everything this run released and guesses {question(ledger)} is right {best} "
+        f"{someone} who sees everything this run released and guesses {question(ledger)} {right} right {best} "
         f"{percent_up(attack)} of the time. Tossing a coin is right 50 % of the time."
     )
 

@@ -6,6 +6,7 @@ Every text is escaped by the template engine; only our own drawings are not, and
 
 import base64
 import hashlib
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -31,8 +32,13 @@ def _file(name: str) -> str:
 @cache
 def _environment() -> Environment:
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters.update(drawn=_drawn, key=_key, kind=_kind, line=one_line, up=up, percent_up=percent_up, small=small)
+    made.filters.update(drawn=_drawn, key=_key, kind=_kind, line=_line, up=up, percent_up=percent_up, small=small)
     return made
+
+
+def _line(text: str) -> str:
+    """Foreign or our own, on one line, with no line broken between a number and its percent sign."""
+    return re.sub(r"(?<=\d) (?=%)", "\u00a0", one_line(text))
 
 
 def _kind(block: Block) -> str:
@@ -40,7 +46,7 @@ def _kind(block: Block) -> str:
 
 
 def _drawn(picture: Picture) -> str:
-    title, description = one_line(picture.title), one_line(picture.description)
+    title, description = _line(picture.title), _line(picture.description)
     match picture.drawing:
         case People() as people:
             return draw_people(people, picture.name, title, description)

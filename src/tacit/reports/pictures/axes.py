@@ -25,12 +25,19 @@ class Axis:
     def ticks(self) -> list[float]:
         """At most about six round numbers."""
         if self.log:
-            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-            every = max(1, -(-(last - first) // 5))
-            return [10.0**power for power in range(first, last + 1, every)]
+            return self._log_ticks()
         step = _round_step((self.high - self.low) / 5)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [number * step for number in range(first, last + 1)]
+
+    def _log_ticks(self) -> list[float]:
+        """Powers of ten; with 2 and 5 times them where there are fewer than three."""
+        first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+        if last - first < 2:
+            rough = [factor * 10.0**power for power in range(first - 1, last + 1) for factor in (1, 2, 5)]
+            return [value for value in rough if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9)]
+        every = max(1, -(-(last - first) // 5))
+        return [10.0**power for power in range(first, last + 1, every)]
 
     def write(self, value: float) -> str:
         if self.percent:
@@ -64,7 +71,7 @@ class Frame:
     width: ClassVar[float] = 420.0
     height: ClassVar[float] = 300.0
     left: ClassVar[float] = 50.0
-    right: ClassVar[float] = 404.0
+    right: ClassVar[float] = 396.0
     top: ClassVar[float] = 34.0
     foot: ClassVar[float] = 250.0
 

@@ -34,13 +34,13 @@ def epsilon_picture(ledger: Ledger, delta: float) -> Picture:
     deltas = np.geomspace(max(delta * 1e-4, 1e-15), min(delta * 1e3, 0.1), 5 if _has_many(ledger) else 13)
     values = tuple(float(value) for value in epsilon_curve(ledger, deltas))
     here = float(epsilon_curve(ledger, delta)[0])
-    x = tuple(float(value) for value in deltas)
+    x = tuple(float(f"{value:.12g}") for value in deltas)
     return Picture(
         "epsilon-delta",
         "Epsilon for every delta",
         f"The same run can be described by many pairs: a smaller delta goes with a larger epsilon. From delta "
-        f"{x[0]:.0e} to {x[-1]:.0e}, epsilon falls from {up(values[0])} to {up(values[-1])}; at delta {small(delta)} it "
-        f"is {up(here)}. Every point of the line is a certified upper bound (PLD).",
+        f"{small(x[0])} to {small(x[-1])}, epsilon falls from {up(values[0])} to {up(values[-1])}; at delta "
+        f"{small(delta)} it is {up(here)}. Every point of the line is a certified upper bound (PLD).",
         Chart(
             Axis("delta", x[0], x[-1], log=True),
             Axis("epsilon", 0.0, room_above(values)),
@@ -79,7 +79,8 @@ def steps_picture(ledger: Ledger, delta: float) -> Picture:
         raise RefusedError("epsilon over steps cannot be stated for an adaptive schedule, only the whole budget")
     if not ledger.steps:
         raise RefusedError("the ledger holds no step yet")
-    steps = sorted({max(1, round(count)) for count in np.linspace(1, ledger.steps, 5 if _has_many(ledger) else 16)})
+    parts = np.linspace(0, 1, 6 if _has_many(ledger) else 18)[1:] ** 2  # closer together where the curve is steep
+    steps = sorted({max(1, round(ledger.steps * float(part))) for part in parts})
     values, name = _so_far(ledger, delta, steps)
     half = values[min(range(len(steps)), key=lambda i: abs(steps[i] - ledger.steps / 2))]
     return Picture(

@@ -27,8 +27,8 @@ def quality_section(found: Evaluation | None) -> Section:
 
 def _source(found: Evaluation) -> Paragraph:
     return Paragraph(
-        f"Measured on {found.records:,} records of “{found.data}”, which were declared public. They are read from "
-        "evaluation.json; unlike the privacy numbers, nobody can compute them again from the ledger."
+        f"Measured on {found.records:,} records of “{found.data}”, which were declared public. The numbers are read "
+        "from evaluation.json; unlike the privacy numbers, nobody can compute them again from the ledger."
     )
 
 
@@ -36,12 +36,12 @@ def _classes(found: Classification) -> list[Block]:
     blocks: list[Block] = [_source(found)]
     scores = (
         ("Right answers", percent(found.accuracy)),
-        ("Expected calibration error", _score(found.ece)),
-        ("Largest calibration error", _score(found.mce)),
+        ("Calibration error (ECE)", _score(found.ece)),
+        ("Largest error (MCE)", _score(found.mce)),
         ("Negative log-likelihood", _score(found.nll)),
         ("Brier score", _score(found.brier)),
     )
-    blocks.append(Terms(tuple((name, value) for name, value in scores if value)))
+    blocks.append(_scores(scores))
     if found.edges:
         blocks.append(reliability_picture(found))
     if found.entropy_edges:
@@ -53,10 +53,14 @@ def _classes(found: Classification) -> list[Block]:
 
 def _numbers(found: Regression) -> list[Block]:
     scores = (("Typical error (RMSE)", _score(found.rmse)), ("Negative log-likelihood", _score(found.nll)))
-    blocks: list[Block] = [_source(found), Terms(tuple((name, value) for name, value in scores if value))]
+    blocks: list[Block] = [_source(found), _scores(scores)]
     if len(found.level) > 1:
         blocks.append(coverage_picture(found))
     return blocks
+
+
+def _scores(scores: tuple[tuple[str, str], ...]) -> Terms:
+    return Terms(tuple((name, value) for name, value in scores if value), large=True)
 
 
 def _score(value: float | None) -> str:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tacit.accountants import Guarantee, Refusal, attack_probability, get_accountant
+from tacit.accountants import Guarantee, Refusal, get_accountant
 from tacit.accountants.bayesian import bayesian_guarantees, best_percentile, individual_epsilons, percentile_value
 from tacit.accountants.bayesian.exposure import Floats
 from tacit.accountants.bayesian.individual import GAMMA
@@ -12,9 +12,9 @@ from tacit.ledger import Ledger
 from tacit.reports.content import Block, Paragraph, Picture, Points, Section, Table
 from tacit.reports.pictures import Axis, Chart, Series, room_above
 from tacit.reports.sections.guarantees import assumptions
-from tacit.reports.text import percent, percent_up, up
+from tacit.reports.text import percent, small, up
 
-_COLUMNS = ("Accountant", "Whom it is about", "Epsilon", "Delta", "Best guess right")
+_COLUMNS = ("Accountant", "Whom it is about", "Epsilon", "Delta")
 
 
 def typical_section(ledger: Ledger, evidence: Evidence, delta: float) -> Section:
@@ -25,7 +25,7 @@ def typical_section(ledger: Ledger, evidence: Evidence, delta: float) -> Section
             "are not private themselves. They stand beside the guarantee of this page and never replace it; they say "
             "nothing about a person with an unusual record."
         ),
-        Table("What the evidence says", _COLUMNS, tuple(_row(result) for result in results), numeric=(2, 3, 4)),
+        Table("What the evidence says", _COLUMNS, tuple(_row(result) for result in results), numeric=(2, 3)),
     ]
     try:
         blocks.append(percentile_picture(ledger, evidence, delta))
@@ -39,8 +39,7 @@ def _row(result: Guarantee | Refusal) -> tuple[str, ...]:
     if isinstance(result, Refusal):
         return result.accountant, f"refused: {result.reason}"
     whom = "a typical record" if result.percentile is None else f"{percent(result.percentile, 2)} of people"
-    guess = percent_up(attack_probability(result.epsilon, result.delta))
-    return result.accountant, whom, f"{result.epsilon:.4f}", f"{result.delta:g}", guess
+    return result.accountant, whom, f"{result.epsilon:.4f}", small(result.delta)
 
 
 def percentile_picture(ledger: Ledger, evidence: Evidence, delta: float) -> Picture:
@@ -57,10 +56,10 @@ def percentile_picture(ledger: Ledger, evidence: Evidence, delta: float) -> Pict
     return Picture(
         f"percentiles-{evidence.kind}",
         "How many people have how much privacy",
-        f"Read from right to left: fewer and fewer people have an epsilon above the line. Half of the {evidence.kind} "
-        f"have at most {half:.3f}; nobody has more than the worst case, {up(worst)}.",
+        f"Read from right to left: fewer and fewer people have an epsilon above the line. Half of these "
+        f"{evidence.kind} have at most {half:.3f}; nobody has more than the worst case, {up(worst)}.",
         Chart(
-            Axis("share of people who may have more", min(x, default=1e-3), 0.9, log=True),
+            Axis("share of people who may have more", min(x, default=1e-3), 0.9, log=True, percent=True),
             Axis("epsilon", 0.0, room_above((*y, worst))),
             (
                 Series(f"from the {evidence.kind}", x, y, "warm", "steps"),
