@@ -10,29 +10,30 @@ from torch.nn.functional import cross_entropy
 import tacit
 from tacit.evaluation import reliability
 
-RECORDS, STEPS, DELTA = 300, 30, 1e-5
+RECORDS, STEPS, PROBES, DELTA = 300, 100, 60, 1e-5
 
 
 def losses(model, batch):
     return cross_entropy(model(batch[0]), batch[1], reduction="none")
 
 
-def make_run(folder, *, seeded=False, evidence=False, dataset="patients", assumptions=()):
+def make_run(folder, *, seeded=False, evidence=False, members=False, dataset="patients", assumptions=()):
     """A ledger (and evidence) by a real private run; returns the model's probabilities on 200 other records."""
     generator = torch.Generator().manual_seed(5)
     x = torch.randn(RECORDS + 200, 6, generator=generator)
     y = (x[:, 0] + 0.5 * torch.randn(len(x), generator=generator) > 0).long()
     train, test = (x[:RECORDS], y[:RECORDS]), (x[RECORDS:], y[RECORDS:])
+    probes = (test[0][:PROBES], test[1][:PROBES])
     model = nn.Linear(6, 2)
     method = tacit.SGLD(model, losses, tacit.GaussianPrior(1.0), 1.0 / RECORDS, RECORDS, temperature=None)
     plan = tacit.TrainingPlan(
-        tacit.PoissonSampling(0.2, 0.2 * RECORDS), tacit.ClipRecords(1.0), tacit.GaussianNoise(multiplier=4.0), STEPS,
+        tacit.PoissonSampling(0.2, 0.2 * RECORDS), tacit.ClipRecords(1.0), tacit.GaussianNoise(multiplier=6.0), STEPS,
         folder / "ledger.jsonl", budget=tacit.Budget(2.0, DELTA), dataset=dataset, dataset_size=RECORDS,
         assumptions=assumptions,
     )  # fmt: skip
     run = tacit.train(
         method, train, plan, keep_last=10, randomness=tacit.Randomness.seeded(1) if seeded else None,
-        evidence=tacit.EvidencePlan(probes=test, probe_every=1, members=True) if evidence else None,
+        evidence=tacit.EvidencePlan(probes=probes, probe_every=20, members=members) if evidence else None,
     )  # fmt: skip
     return tacit.predict(model, run.posterior, test[0]), test[1]
 

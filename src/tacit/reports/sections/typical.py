@@ -18,7 +18,11 @@ _COLUMNS = ("Accountant", "Whom it is about", "Epsilon", "Delta")
 
 
 def typical_section(ledger: Ledger, evidence: Evidence, delta: float) -> Section:
-    results = bayesian_guarantees(ledger, evidence, delta)
+    try:
+        epsilons, reason = individual_epsilons(ledger, evidence, delta), ""
+    except RefusedError as error:
+        epsilons, reason = None, str(error)
+    results = bayesian_guarantees(ledger, evidence, delta, epsilons)
     blocks: list[Block] = [
         Paragraph(
             f"From the evidence of {evidence.records:,} {evidence.kind}. These numbers depend on people's records and "
@@ -27,10 +31,10 @@ def typical_section(ledger: Ledger, evidence: Evidence, delta: float) -> Section
         ),
         Table("What the evidence says", _COLUMNS, tuple(_row(result) for result in results), numeric=(2, 3)),
     ]
-    try:
-        blocks.append(percentile_picture(ledger, evidence, delta))
-    except RefusedError as error:
-        blocks.append(Paragraph(f"No percentile curve: {error}."))
+    if epsilons is None:
+        blocks.append(Paragraph(f"No percentile curve: {reason}."))
+    else:
+        blocks.append(percentile_picture(ledger, evidence, delta, epsilons))
     blocks.append(Points("What these numbers rest on", tuple(assumptions(results))))
     return Section(f"typical-{evidence.kind}", f"Not for publication: {evidence.kind}", tuple(blocks), private=True)
 
@@ -42,9 +46,8 @@ def _row(result: Guarantee | Refusal) -> tuple[str, ...]:
     return result.accountant, whom, f"{result.epsilon:.4f}", small(result.delta)
 
 
-def percentile_picture(ledger: Ledger, evidence: Evidence, delta: float) -> Picture:
+def percentile_picture(ledger: Ledger, evidence: Evidence, delta: float, epsilons: Floats) -> Picture:
     """How many people have how much privacy; each point of the curve holds by itself (maths.md 8 d)."""
-    epsilons = individual_epsilons(ledger, evidence, delta)
     worst = get_accountant("pld").guarantee(ledger, delta=delta).epsilon
     members = evidence.kind == "members"
     most = 1 - 1 / evidence.records if members else best_percentile(evidence.records, GAMMA)
