@@ -3,13 +3,24 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
+import sys
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PATIENCE = 60  # seconds without a word, after which a test fails instead of waiting for ever
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
          "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
          "--remote-debugging-pipe")  # fmt: skip
+
+# Chromium reads commands from descriptor 3 and answers on 4; moved out of each other's way first.
+LAUNCH = """
+import fcntl, os, sys
+read, write = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
+os.dup2(read, 3), os.dup2(write, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Browser:
@@ -18,9 +29,19 @@ class Browser:
     def __init__(self, profile):
         read_commands, self._out = os.pipe()
         self._in, write_answers = os.pipe()
-        script = f'exec "$@" 3<&{read_commands} 4>&{write_answers}'
         self._process = subprocess.Popen(
-            ["sh", "-c", script, "sh", CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [
+                sys.executable,
+                "-S",
+                "-c",
+                LAUNCH,
+                str(read_commands),
+                str(write_answers),
+                CHROMIUM,
+                *FLAGS,
+                f"--user-data-dir={profile}",
+                "about:blank",
+            ],
             pass_fds=(read_commands, write_answers),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -89,6 +110,8 @@ class Browser:
 
     def _next(self):
         while b"\0" not in self._buffer:
+            if not select.select([self._in], [], [], PATIENCE)[0]:
+                raise TimeoutError("the browser does not answer")
             got = os.read(self._in, 1 << 16)
             if not got:
                 raise EOFError("the browser has gone")
