@@ -65,8 +65,9 @@ def test_contrast_is_really_measured(browser, page):
     assert "lead" in " ".join(browser.evaluate(f"({CONTRAST})()"))
 
 
-def test_the_words_of_a_drawing_lie_inside_it_and_apart(browser, page):
-    browser.open(page)
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_words_of_a_drawing_lie_inside_it_and_apart(browser, page, width):
+    browser.open(page, width=width)
     assert browser.evaluate(OUTSIDE) == []
     assert browser.evaluate(OVERLAPPING) == []
 

@@ -70,8 +70,8 @@ class Frame:
 
     width: ClassVar[float] = 420.0
     height: ClassVar[float] = 300.0
-    left: ClassVar[float] = 50.0
-    right: ClassVar[float] = 396.0
+    left: ClassVar[float] = 58.0
+    right: ClassVar[float] = 390.0
     top: ClassVar[float] = 34.0
     foot: ClassVar[float] = 250.0
 
