@@ -37,6 +37,7 @@ class Regression:
     data: str
     records: int
     rmse: float
+    rmse_of_a_constant: float | None
     nll: float | None
     level: tuple[float, ...]
     held: tuple[float, ...]
@@ -88,6 +89,7 @@ def _regression(given: Fields) -> Regression:
         data=given.text("data", "test data"),
         records=_records(given),
         rmse=given.needed("rmse"),
+        rmse_of_a_constant=given.number("rmse_of_a_constant"),
         nll=given.number("nll"),
         level=level,
         held=held,

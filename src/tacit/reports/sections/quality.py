@@ -52,7 +52,11 @@ def _classes(found: Classification) -> list[Block]:
 
 
 def _numbers(found: Regression) -> list[Block]:
-    scores = (("Typical error (RMSE)", _score(found.rmse)), ("Negative log-likelihood", _score(found.nll)))
+    scores = (
+        ("Typical error (RMSE)", _score(found.rmse)),
+        ("The same for a constant guess", _score(found.rmse_of_a_constant)),
+        ("Negative log-likelihood", _score(found.nll)),
+    )
     blocks: list[Block] = [_source(found), _scores(scores)]
     if len(found.level) > 1:
         blocks.append(coverage_picture(found))

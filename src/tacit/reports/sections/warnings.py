@@ -1,11 +1,14 @@
 """What a reader must know before any number: banners, and warnings where declared facts and the ledger disagree."""
 
+import re
 from collections.abc import Iterator
 
 from tacit.ledger import LedgerHeader
 from tacit.reports.content import Banner, Headline, Points, Section
 from tacit.reports.run_folder import Facts, RunFolder
 from tacit.reports.text import up
+
+_DERIVED = "(derived|read off|taken) from (the )?(private )?data|(derived|read off|taken) (the )?(private )?data"
 
 
 def banners(run: RunFolder, said: Headline, private: bool) -> tuple[Banner, ...]:
@@ -32,7 +35,7 @@ def _banners(run: RunFolder, said: Headline, private: bool) -> Iterator[Banner]:
 
 def is_derived(run: RunFolder) -> bool:
     """Said by the schema beside the run, or by the ledger's own assumptions, which a run.json cannot take back."""
-    told = any("derived" in text and "private" in text for text in run.ledger.header.assumptions)
+    told = any(re.search(_DERIVED, text) for text in run.ledger.header.assumptions)
     return told or (run.facts is not None and run.facts.derived_schema)
 
 
