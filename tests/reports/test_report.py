@@ -513,7 +513,9 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("spoil", "arguments", "words"), BAD, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("spoil", "arguments", "words"), BAD, ids=[f"{i}: {words}" for i, (_, _, words) in enumerate(BAD)]
+)
 def test_bad_input_is_one_line_and_exit_code_2(copied, tmp_path, monkeypatch, capsys, spoil, arguments, words):
     spoil(copied)
     before = {path.name: path.read_bytes() for path in copied.iterdir()}

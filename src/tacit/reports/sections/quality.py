@@ -37,7 +37,7 @@ def _classes(found: Classification) -> list[Block]:
     scores = (
         ("Right answers", percent(found.accuracy)),
         ("Calibration error (ECE)", _score(found.ece)),
-        ("Largest error (MCE)", _score(found.mce)),
+        ("Largest in a filled bin (MCE)", _score(found.mce)),
         ("Negative log-likelihood", _score(found.nll)),
         ("Brier score", _score(found.brier)),
     )
