@@ -69,7 +69,7 @@ class Frame:
     y: Axis
 
     width: ClassVar[float] = 420.0
-    height: ClassVar[float] = 300.0
+    height: ClassVar[float] = 304.0
     left: ClassVar[float] = 58.0
     right: ClassVar[float] = 390.0
     top: ClassVar[float] = 34.0
@@ -98,5 +98,5 @@ def draw_axes(frame: Frame) -> str:
     for value in frame.x.ticks():
         x = frame.across(value)
         drawn.append(tag("path", d=f"M{x:.2f},{frame.foot:g}L{x:.2f},{frame.foot + 4:g}", class_="axis"))
-        drawn.append(words(frame.x.write(value), x=x, y=frame.foot + 19, text_anchor="middle", class_="tick"))
+        drawn.append(words(frame.x.write(value), x=x, y=frame.foot + 23, text_anchor="middle", class_="tick"))
     return "".join(drawn)
