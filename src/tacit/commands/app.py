@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from tacit import __version__
-from tacit.commands import account, calibrate, demo, ledger, predict, reproduce, schema, train
+from tacit.commands import account, calibrate, demo, ledger, predict, report, reproduce, schema, train
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command("predict")(predict.predict)
 app.command("account")(account.account)
 app.command("calibrate")(calibrate.calibrate)
 app.command("reproduce")(reproduce.reproduce)
+app.command("report")(report.report)
 app.add_typer(ledger.app, name="ledger")
 
 

@@ -95,10 +95,16 @@ def individual_epsilons(ledger: Ledger, evidence: object, delta: float, by: By =
 
 
 def percentile_curve(
-    ledger: Ledger, evidence: Evidence, delta: float, percentiles: Sequence[float], *, gamma: float = GAMMA
+    ledger: Ledger,
+    evidence: Evidence,
+    delta: float,
+    percentiles: Sequence[float],
+    *,
+    gamma: float = GAMMA,
+    epsilons: Floats | None = None,
 ) -> list[Guarantee]:
-    """The statements of several percentiles, as far as the sample supports them."""
-    epsilons = individual_epsilons(ledger, evidence, delta)
+    """The statements of several percentiles, as far as the sample supports them; ``epsilons`` saves a second search."""
+    epsilons = individual_epsilons(ledger, evidence, delta) if epsilons is None else epsilons
     most = 1 - 1 / evidence.records if evidence.kind == "members" else best_percentile(evidence.records, gamma)
     return [
         IndividualAccountant(percentile, gamma).read(ledger, evidence, epsilons, delta)
