@@ -28,7 +28,7 @@ from tacit.accountants.pld.events import cut, merge
 from tacit.accountants.pld.grid import Frame, grid
 from tacit.accountants.pld.rare import Rare
 from tacit.accountants.pld.saddle import RealAxis
-from tacit.accountants.pld.shape import plan
+from tacit.accountants.pld.shape import SOME_WORK, plan
 from tacit.accountants.pld.solve import OneDirection
 from tacit.errors import InputError
 
@@ -433,7 +433,7 @@ def disagreements_of_engines(seed, wanted):
         for direction in ("remove", "add"):
             side = OneDirection(steps, direction)
             epsilon = max(0.0, side.epsilon_at_most(delta)) * float(generator.uniform(0.3, 1))
-            one, other = side.delta(epsilon, light=True), Rare(steps, direction).curve(np.array([epsilon]))
+            one, other = side.delta(epsilon, most_work=SOME_WORK), Rare(steps, direction).curve(np.array([epsilon]))
             violations += one.lower > other[1][0] or other[0][0] > one.upper
             compared += one.lower > 0 and other[0][0] > 0
     print(f"{violations} disagreements of engines in {compared} comparisons")
