@@ -271,7 +271,7 @@ def violations_against_grids(seed, wanted, points):
         scale = max(found.upper, max(reach(event) for event in events) / 30, 1e-4)
         if max(reach(event) for event in events) * points / (4 * scale) > 20 * points or found.upper > 1e3:
             continue
-        # A grid composes by FFT without tilting, and its rounding scatters: at (.0013, .39, 442463) with two other kinds
+        # A grid composes by FFT without tilting, and its rounding scatters: at (.0013, .39, 442463) and two other kinds
         # three neighbouring grids say 2.5e-11, 2.6e-15 and 1.2e-12 for one delta. What is true, all of them refute.
         grids = [4 * scale / (points + more) for more in (0, 1, 2)]
         if all(refuted(events, delta, found, interval) for interval in grids):
