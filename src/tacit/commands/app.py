@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from tacit import __version__
-from tacit.commands import account, calibrate, demo, ledger
+from tacit.commands import account, calibrate, demo, ledger, release
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("account")(account.account)
 app.command("calibrate")(calibrate.calibrate)
+app.command("release")(release.release)
 app.add_typer(ledger.app, name="ledger")
 
 
