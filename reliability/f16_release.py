@@ -362,9 +362,9 @@ def _failing_disks(folder: Path) -> Figure:
     for target in ("_write", "_write_file", "_with_sums", "LedgerFile.release", "os.rename", "os.fsync"):
         run, out = make(folder / "run"), folder / "bundle"
         around = {path.name for path in folder.iterdir()}
-        with mock.patch(f"tacit.release.bundle.{target}", side_effect=OSError("no space left")):
-            with contextlib.suppress(OSError):
-                release_run(run, out)
+        failing = mock.patch(f"tacit.release.bundle.{target}", side_effect=OSError("no space left"))
+        with failing, contextlib.suppress(OSError):
+            release_run(run, out)
         lost += {path.name for path in folder.iterdir()} != around
         release_run(run, out)
         lost += not _accepted(out)
