@@ -70,6 +70,7 @@ class PrivateSum:
         self._mechanism = self._build_mechanism()
         if isinstance(losses, ModelLosses):
             refuse_mixing_layers(losses.model)
+        plan.sampling.event(self._mechanism_at(0).queries)  # what cannot be accounted for is refused before it begins
         header = plan.header(self._randomness)
         if individual_filter is not None:
             header = filter_header(header, individual_filter, plan, self._mechanism_at(0))
@@ -183,7 +184,9 @@ class PrivateSum:
                 raise InputError("noise is given twice: by the plan and by the method's temperature; give one of them")
             noise = GaussianNoise(multiplier=1.0)  # replaced at every step by the method's own
         multiplicity = self.plan.unit.multiplicity
-        return build_mechanism(self.plan.clipping, noise, shapes, slack=slack, multiplicity=multiplicity)
+        return build_mechanism(
+            self.plan.clipping, noise, shapes, slack=slack, multiplicity=multiplicity, numerics=self.plan.numerics
+        )
 
     def _mechanism_at(self, step: int) -> GaussianSumMechanism:
         return self._mechanism if self._stddev is None else self._mechanism.with_stddev(self._stddev(step))
