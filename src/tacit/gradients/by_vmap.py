@@ -129,7 +129,8 @@ def _one_on_grid(gradients: Vectors, factors: Tensor, mechanism: GaussianSumMech
     """The contribution of a single record or unit, in whole steps."""
     clipped = {}
     for column, (name, value) in enumerate(gradients.items()):
-        assert len(value) == 1  # rounding is each record's own
+        if len(value) != 1:  # rounding is each record's own
+            raise AssertionError(f"strict numerics take records one by one, found {len(value)}")
         factor = factors[0, column]
         clipped[name] = value[0].detach().double() * factor if factor > 0 else torch.zeros_like(value[0]).double()
     return mechanism.on_grid(clipped)
