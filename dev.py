@@ -23,11 +23,12 @@ ROOT = Path(__file__).resolve().parent
 HOME = ROOT / ".venv"
 BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
 STAMP = HOME / "made-from"
+CPU = "requirements-cpu.lock"
 
 
 def made_from() -> str:
     """What the environment depends on."""
-    parts = [(ROOT / name).read_bytes() for name in ("pyproject.toml", "requirements.lock")]
+    parts = [(ROOT / name).read_bytes() for name in ("pyproject.toml", "requirements.lock", CPU)]
     return hashlib.sha256(b"\0".join([sys.version.encode(), *parts])).hexdigest()
 
 
@@ -36,6 +37,8 @@ def set_up() -> None:
         return
     print("setting up .venv (a few minutes the first time) ...", flush=True)
     venv.create(HOME, with_pip=True, clear=True)
+    # The CPU build of torch where there is one; else the ordinary build, which outside Linux is the same.
+    pip("--require-hashes", "--requirement", CPU, may_fail=True)
     # Without dependencies: the lock names all that is needed, and the ordinary torch would bring gigabytes of CUDA.
     pip("--require-hashes", "--only-binary", ":all:", "--requirement", "requirements.lock")
     pip("--no-build-isolation", "--editable", ".")  # built by the locked setuptools, not by one fetched for it
@@ -43,8 +46,12 @@ def set_up() -> None:
     check_torch()
 
 
-def pip(*what: str) -> None:
-    run(BIN / "python", "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps", *what)
+def pip(*what: str, may_fail: bool = False) -> None:
+    command = [BIN / "python", "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps", *what]
+    if may_fail:
+        subprocess.run(command, cwd=ROOT, capture_output=True)
+    else:
+        run(*command)
 
 
 def check_torch() -> None:

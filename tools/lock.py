@@ -1,10 +1,11 @@
-"""Write requirements.lock: the versions of constraints.txt with the SHA-256 of every file that may be installed.
+"""Write the locks: the versions of constraints.txt with the SHA-256 of every file that may be installed.
 
     python3 dev.py lock
 
 It asks the package indexes that pip is configured with, and pip's default one, for wheels that Python 3.11 can use, on
 any platform. Local folders of wheels (find-links) count too: that is how the CPU build of torch gets its hash beside
-the ordinary one. What changed is seen in the diff; nothing is trusted that is not in it.
+the ordinary ones. It also has a lock of its own, requirements-cpu.lock, because pip would prefer the others. What
+changed is seen in the diff; nothing is trusted that is not in it.
 """
 
 import hashlib
@@ -76,14 +77,15 @@ def _stable(tag: Tag) -> bool:
     return tag.abi == "abi3" and digits.isdigit() and int(digits) <= PYTHON[1]
 
 
-def hashes(name: str, version: str, indexes: list[str], folders: list[Path]) -> list[str]:
+def hashes(name: str, version: str, indexes: list[str], folders: list[Path], build: str = "") -> list[str]:
+    """Of all wheels of a version, or of one local build of it such as "cpu"."""
     found = set()
     for file, digest in files(name, indexes, folders):
         try:
             of, its, _, tags = parse_wheel_filename(file)
         except InvalidWheelFilename:
             continue
-        if of == name and Version(its.public) == Version(version) and usable(tags):
+        if of == name and Version(its.public) == Version(version) and usable(tags) and build in ("", its.local):
             found.add(digest)
     if not found:
         sys.exit(f"no index has a wheel of {name} {version} for Python {PYTHON[0]}.{PYTHON[1]}")
@@ -97,9 +99,15 @@ def main() -> None:
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         if line and not line.startswith("#"):
             name, _, version = line.partition("==")
-            found = hashes(canonicalize_name(name), version, indexes, folders)
-            lines.append(f"{name}=={version}" + "".join(f" \\\n    --hash=sha256:{one}" for one in found) + "\n")
+            lines.append(entry(name, version, hashes(canonicalize_name(name), version, indexes, folders)))
+            if name == "torch":
+                cpu = entry(name, f"{version}+cpu", hashes(canonicalize_name(name), version, indexes, folders, "cpu"))
+                (ROOT / "requirements-cpu.lock").write_text("# Made by `python3 dev.py lock`.\n" + cpu)
     (ROOT / "requirements.lock").write_text("".join(lines))
+
+
+def entry(name: str, version: str, found: list[str]) -> str:
+    return f"{name}=={version}" + "".join(f" \\\n    --hash=sha256:{one}" for one in found) + "\n"
 
 
 if __name__ == "__main__":
