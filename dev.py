@@ -35,7 +35,7 @@ def made_from() -> str:
 def set_up() -> None:
     if STAMP.exists() and STAMP.read_text() == made_from():
         return
-    print("setting up .venv (a few minutes the first time) ...", flush=True)
+    print("setting up .venv (a few minutes the first time) ...", file=sys.stderr, flush=True)
     venv.create(HOME, with_pip=True, clear=True)
     # The CPU build of torch where there is one; else the ordinary build, which outside Linux is the same.
     pip("--require-hashes", "--requirement", CPU, may_fail=True)

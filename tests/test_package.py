@@ -34,13 +34,13 @@ ALLOWED = {
     "data": {"errors"},
     "training": {
         "errors", "ledger", "randomness", "losses", "sampling", "mechanisms", "gradients", "inference", "posteriors",
-        "accountants", "evidence",
+        "accountants", "evidence", "distributed",
     },
     "reports": {"errors", "accountants", "evidence", "evaluation", "posteriors", "ledger"},
     "release": {"errors", "ledger", "evidence", "accountants", "reports"},
     "commands": None,
     "estimators": None,
-    "distributed": None,
+    "distributed": {"errors", "ledger"},
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from tacit.errors import InputError, LedgerError, RefusedError
 from tacit.evidence import check_bound, load_evidence
 from tacit.ledger import Head, verify_ledger
-from tacit.release.manifest import MANIFEST
+from tacit.release.manifest import MANIFEST, head_of
 
 RUN_FACTS = "run.json"
 DERIVED = "derived_from_private_data"
@@ -58,7 +58,7 @@ def _checkpoint_head(path: Path) -> Head:
     try:
         with safe_open(str(path), framework="np") as file:
             facts = json.loads((file.metadata() or {})[_CHECKPOINT_KEY])
-        return Head.from_bytes(json.dumps(facts["head"]).encode())
+        return head_of(facts["head"])
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, LedgerError) as error:
         raise RefusedError(f"{path.name} is damaged, so a rollback could not be seen: {error}") from error
 

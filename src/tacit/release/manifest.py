@@ -5,11 +5,12 @@ The hashes stand beside the ledger and never in it: the ledger must be the same 
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tacit.errors import InputError, RefusedError
+from tacit.errors import InputError, LedgerError, RefusedError
 from tacit.ledger import Head, verify_ledger
 from tacit.ledger.chain import canonical
 from tacit.ledger.storage import read_bytes, replace_file
@@ -45,10 +46,10 @@ def read_manifest(run: Path) -> Manifest:
         raise RefusedError(f"{run} has no {MANIFEST}: list what the run made with tacit.release.write_manifest first")
     try:
         facts = json.loads(data)
-        head = Head.from_bytes(json.dumps(facts["ledger_head"]).encode())
+        head = head_of(facts["ledger_head"])
         files = {plain_name(name): str(value) for name, value in facts["files"].items()}
         known = facts["format"] == FORMAT
-    except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, InputError, LedgerError) as error:
         raise RefusedError(f"{run / MANIFEST} is damaged; the artefacts cannot be told from others") from error
     if not known:
         raise RefusedError(f"{run / MANIFEST} has format {facts['format']!r}, this version reads {FORMAT}")
@@ -63,6 +64,11 @@ def read_artefacts(run: Path, manifest: Manifest) -> dict[str, bytes]:
         if file_hash(contents[name]) != expected:
             raise RefusedError(f"{name} is not what the run wrote: its hash differs from {MANIFEST}")
     return contents
+
+
+def head_of(facts: Mapping[str, Any]) -> Head:
+    """A head as JSON elsewhere, held to the same rules as the head file."""
+    return Head.from_bytes(canonical({"count": facts["count"], "hash": facts["hash"]}) + b"\n")
 
 
 def file_hash(data: bytes) -> str:

@@ -133,7 +133,8 @@ class PrivateGradient:
 
     def save_checkpoint(self, path: str | Path, content: Mapping[str, Any], *, step: int) -> None:
         """Write ``content`` (state_dicts, numbers; no code) and the ledger's head after ``step`` steps, atomically."""
-        self._engine.checkpoint(step, content).write(path)
+        if self._engine.writes:
+            self._engine.checkpoint(step, content).write(path)
 
     def load_checkpoint(self, path: str | Path) -> tuple[int, Any]:
         """The (step, content) of a checkpoint, or (0, None) if there is none; another plan or ledger is refused.
