@@ -209,6 +209,28 @@ def test_a_ledger_that_is_behind_its_checkpoint_or_manifest_is_refused(run, refu
     refused(run, "the ledger was replaced")
 
 
+def test_timings_stay_at_home_and_other_files_too(tmp_path, event):
+    run = make_run(tmp_path / "run", event, {"seconds": 12.5, "method": "sgd"})
+    (run / "evaluation.json").write_text("{}")
+    release_run(run, tmp_path / "bundle")
+    assert json.loads((tmp_path / "bundle" / "run.json").read_text())["method"] == "sgd"
+    assert "seconds" not in (tmp_path / "bundle" / "run.json").read_text()
+    assert not (tmp_path / "bundle" / "evaluation.json").exists()
+    check_bundle(tmp_path / "bundle")
+
+
+def test_runs_that_share_a_ledger_are_stated_together(tmp_path, event, refused):
+    shared = {"shared_ledger": "elsewhere", "epsilon": 0.1, "shared_epsilon": 1.0}
+    run, other = make_run(tmp_path / "run", event, shared), make_run(tmp_path / "other", event)
+    for name in ("ledger.jsonl", "ledger.jsonl.head"):
+        (run / name).unlink()
+    write_manifest(run, ["posterior.safetensors", "run.json"], ledger=other)
+    refused(run, "no ledger")
+    done = release_run(run, tmp_path / "bundle", ledger=other / "ledger.jsonl")
+    assert done.statement.head == verify_ledger(other).head
+    assert check_bundle(tmp_path / "bundle").statement.best.epsilon > 0.1
+
+
 def test_a_ledger_in_use_is_refused(run, refused):
     with LedgerFile(run / "ledger.jsonl", read_ledger(run).header):
         refused(run, "in use by another writer")

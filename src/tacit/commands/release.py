@@ -15,6 +15,7 @@ def release(
     out: Annotated[Path | None, typer.Option(help="The bundle: a folder to make, or a .tar.gz file.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The budget; by default the ledger's own.")] = None,
     delta: Annotated[float | None, typer.Option(help="The budget's delta; by default the ledger's own.")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="The ledger, where several runs share one.")] = None,
     include_bayesian: Annotated[
         bool, typer.Option("--include-bayesian", help="Add private diagnostics, marked as no worst-case guarantee.")
     ] = False,
@@ -38,6 +39,7 @@ def release(
             out,
             epsilon=epsilon,
             delta=delta,
+            ledger=ledger,
             include_bayesian=include_bayesian,
             accept_derived_schema=accept_derived_schema,
         ),

@@ -17,7 +17,6 @@ from tacit.release.manifest import MANIFEST, head_of
 
 RUN_FACTS = "run.json"
 DERIVED = "derived_from_private_data"
-LEDGER_FILES = ("ledger.jsonl", "ledger.jsonl.head")
 _CHECKPOINT_KEY = "tacit_checkpoint"
 _HEADER_LIMIT = 100_000_000  # as safetensors itself
 
@@ -32,24 +31,24 @@ def releasable(name: str) -> bool:
 
 
 def refuse_unlisted(run: Path, listed: Mapping[str, str]) -> None:
-    """A model or a table of facts that the run did not list may come from anywhere."""
+    """A model, or a run's facts, that the run did not list may come from anywhere; other files just stay at home."""
     for path in sorted(run.iterdir()):
-        name = path.name
-        known = name in listed or name in (MANIFEST, *LEDGER_FILES) or is_private(name)
-        if not known and path.suffix in (".safetensors", ".json"):
-            raise RefusedError(f"{name} is not listed in {MANIFEST}: the run did not write it; list it or remove it")
+        if releasable(path.name) and path.name not in listed:
+            raise RefusedError(
+                f"{path.name} is not listed in {MANIFEST}: the run did not write it; list it or remove it"
+            )
 
 
-def check_side_files(run: Path) -> None:
+def check_side_files(run: Path, ledger: Path) -> None:
     """Every head that a checkpoint or evidence knows must be in the ledger: else the ledger was rolled back."""
     for path in sorted(run.glob("checkpoint*.safetensors")):
         try:
-            verify_ledger(run, since=_checkpoint_head(path))
+            verify_ledger(ledger, since=_checkpoint_head(path))
         except LedgerError as error:
             raise LedgerError(f"{path.name} knows more than the ledger: {error}") from error
     for path in sorted(run.glob("evidence*.safetensors")):
         try:
-            check_bound(load_evidence(path), run)
+            check_bound(load_evidence(path), ledger)
         except InputError as error:
             raise RefusedError(f"{path.name} does not belong to this ledger: {error}") from error
 
@@ -84,6 +83,13 @@ def facts_of(data: bytes) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise RefusedError(f"{RUN_FACTS} must hold an object of public facts, found {type(facts).__name__}")
     return facts
+
+
+def without_timings(data: bytes) -> bytes:
+    """``run.json`` as it is published: how long a run took depends on the data, and no noise hides it."""
+    facts = facts_of(data)
+    kept = {name: item for name, item in facts.items() if name != "seconds"}
+    return data if kept == facts else (json.dumps(kept, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def is_derived(facts: Any) -> bool:

@@ -18,10 +18,18 @@ from typing import Any
 from tacit.accountants.bayesian import bayesian_guarantees
 from tacit.errors import InputError, LedgerError, RefusedError
 from tacit.evidence import load_evidence
-from tacit.ledger import Head, Ledger, LedgerFile, read_ledger, verify_ledger
+from tacit.ledger import Head, Ledger, LedgerFile, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.chain import seal
 from tacit.ledger.storage import read_bytes, sync_folder
-from tacit.release.artefacts import RUN_FACTS, check_content, check_side_files, facts_of, refuse_unlisted, releasable
+from tacit.release.artefacts import (
+    RUN_FACTS,
+    check_content,
+    check_side_files,
+    facts_of,
+    refuse_unlisted,
+    releasable,
+    without_timings,
+)
 from tacit.release.gate import check_budget, check_ledger_facts, check_run_facts, chosen_budget
 from tacit.release.manifest import file_hash, read_artefacts, read_manifest
 from tacit.release.statement import PrivacyStatement, in_words
@@ -45,6 +53,7 @@ def release_run(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
+    ledger: str | Path | None = None,
     include_bayesian: bool = False,
     accept_derived_schema: bool = False,
 ) -> Released:
@@ -54,6 +63,7 @@ def release_run(
         run: the run's folder, with ``ledger.jsonl`` and the ``artefacts.json`` of :func:`write_manifest`.
         out: a folder to make, or a file ending in ``.tar.gz``.
         epsilon, delta: the budget; by default the one that the ledger declared.
+        ledger: where it lies, if several runs share it; by default in the run's folder.
         include_bayesian: also state what the private evidence says, marked as no worst-case guarantee.
         accept_derived_schema: release although bounds or categories were read off the private data, and say so.
 
@@ -62,18 +72,19 @@ def release_run(
     """
     run, out = Path(run), Path(out)
     _check_target(run, out)
-    prepared = _prepare(run, epsilon, delta, include_bayesian, accept_derived_schema)
-    with LedgerFile(run / "ledger.jsonl", prepared.statement.ledger.header) as ledger:
-        if ledger.ledger.charges != prepared.statement.ledger.charges:
+    path = run / "ledger.jsonl" if ledger is None else ledger_path(ledger)
+    prepared = _prepare(run, path, epsilon, delta, include_bayesian, accept_derived_schema)
+    with LedgerFile(path, prepared.statement.ledger.header) as file:
+        if file.ledger.charges != prepared.statement.ledger.charges:
             raise LedgerError("the ledger was charged while it was being read; wait until the run has ended")
-        line, head = seal(prepared.record, ledger.head)
+        line, head = seal(prepared.record, file.head)
         statement = replace(prepared.statement, head=head)
-        data = read_bytes(run / "ledger.jsonl")
+        data = read_bytes(path)
         assert data is not None  # it is open
         files = _with_sums(prepared.artefacts, statement, data + line, head)
         with _beside(out) as temporary:
             _write(files, temporary)
-            ledger.release(prepared.record)
+            file.release(prepared.record)
             os.rename(temporary, out)
     sync_folder(out.parent)
     return Released(out, tuple(files), prepared.left_behind, statement)
@@ -98,12 +109,14 @@ def _check_target(run: Path, out: Path) -> None:
         raise InputError(f"{out} lies inside the run's own folder; choose a place outside")
 
 
-def _prepare(run: Path, epsilon: float | None, delta: float | None, bayesian: bool, derived: bool) -> _Prepared:
+def _prepare(
+    run: Path, path: Path, epsilon: float | None, delta: float | None, bayesian: bool, derived: bool
+) -> _Prepared:
     """Every check, without a trace on disk."""
-    chain, ledger = verify_ledger(run), read_ledger(run)
-    check_side_files(run)
+    chain, ledger = verify_ledger(path), read_ledger(path)
+    check_side_files(run, path)
     manifest = read_manifest(run)
-    verify_ledger(run, since=manifest.head)
+    verify_ledger(path, since=manifest.head)
     refuse_unlisted(run, manifest.files)
     contents = read_artefacts(run, manifest)
     artefacts = {name: data for name, data in contents.items() if releasable(name)}
@@ -116,6 +129,8 @@ def _prepare(run: Path, epsilon: float | None, delta: float | None, bayesian: bo
     best, results = check_budget(ledger, budget)
     facts = facts_of(artefacts[RUN_FACTS]) if RUN_FACTS in artefacts else {}
     also = check_run_facts(ledger, facts, best, derived)
+    if RUN_FACTS in artefacts:
+        artefacts[RUN_FACTS] = without_timings(artefacts[RUN_FACTS])
     diagnostics = _diagnostics(run, ledger, budget.delta) if bayesian else {}
     statement = PrivacyStatement(ledger, chain.head, budget, best, results, also, diagnostics)
     left = tuple(sorted(name for name in contents if name not in artefacts))

@@ -71,11 +71,18 @@ def check_run_facts(ledger: Ledger, facts: dict[str, Any], best: Guarantee, acce
     derived = is_derived(facts) or any(DERIVED in sentence for sentence in ledger.header.assumptions)
     if derived and not accepted:
         raise RefusedError(f"{DERIVED_SENTENCE}; declare the schema, or release with --accept-derived-schema")
-    for epsilon, delta in _claims(facts):
+    for epsilon, delta in _claims(_whole(facts)):
         found = best if delta in (None, best.delta) else headline(guarantees(ledger, delta))
         if not found.epsilon <= epsilon:
             raise RefusedError(f"run.json claims epsilon {epsilon!r}, the ledger says {found.epsilon:.6g}")
     return (DERIVED_SENTENCE,) if derived else ()
+
+
+def _whole(facts: dict[str, Any]) -> dict[str, Any]:
+    """Where several runs share a ledger, a run's own epsilon is a share of what all of them cost together."""
+    if facts.get("shared_ledger") is None:
+        return facts
+    return {**facts, "epsilon": facts.get("shared_epsilon")}
 
 
 def _claims(facts: Any, top: bool = True) -> Iterator[tuple[float, Any]]:

@@ -27,14 +27,15 @@ class Manifest:
     files: dict[str, str]
 
 
-def write_manifest(run: str | Path, names: Iterable[str]) -> None:
+def write_manifest(run: str | Path, names: Iterable[str], *, ledger: str | Path | None = None) -> None:
     """List the artefacts ``names`` of a run's folder with their hashes, whole or not at all.
 
-    Call it after the last artefact is written; files made or changed later are not released.
+    Call it after the last artefact is written; files made or changed later are not released. ``ledger`` is needed only
+    where it lies elsewhere, because several runs share its budget.
     """
     run = Path(run)
     files = {name: file_hash(_content(run, name)) for name in sorted(set(names))}
-    head = verify_ledger(run).head
+    head = verify_ledger(run if ledger is None else ledger).head
     facts = {"format": FORMAT, "ledger_head": {"count": head.count, "hash": head.hash}, "files": files}
     replace_file(run / MANIFEST, canonical(facts) + b"\n")
 
