@@ -20,9 +20,9 @@ def test_every_unit_belongs_to_one_rank_and_blocks_do_not_depend_on_their_number
     assert sorted(np.concatenate(parts)) == list(units)
     for rank, part in enumerate(parts):
         for start in range(0, len(part), block):
-            owner = part[start] // block
-            assert owner % size == rank
-            assert list(part[start : start + block]) == list(units[owner * block : (owner + 1) * block])
+            number = part[start] // block
+            assert Ranks(0, size).owners(count, block)[number] == rank
+            assert list(part[start : start + block]) == list(units[number * block : (number + 1) * block])
 
 
 def test_a_single_process_is_alone_and_does_what_it_would_do_anyway():

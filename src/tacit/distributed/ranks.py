@@ -52,9 +52,23 @@ class Ranks:
     def alone(self) -> bool:
         return self.size == 1
 
+    def owners(self, units: int, block: int) -> Indices:
+        """Which rank works on each block: in turn, but a last block of a single unit is rank 0's.
+
+        The fast path of gradients needs two records to begin with. Rank 0 has seen two whenever a single process would
+        have, so that both take the same path and round alike.
+        """
+        found = np.arange(-(-units // block)) % self.size
+        if block > 1 and units % block == 1:
+            found[-1] = 0
+        return found
+
     def part(self, units: Indices, block: int) -> Indices:
-        """The units of this rank: every ``size``-th block of them."""
-        return units if self.alone else units[np.arange(len(units)) // block % self.size == self.rank]
+        """The units of this rank."""
+        if self.alone:
+            return units
+        here = self.owners(len(units), block)[np.arange(len(units)) // block] == self.rank
+        return np.asarray(units[here])
 
     def same(self, numbers: Indices | None) -> Indices:
         """Rank 0's whole numbers, on every rank."""
@@ -116,24 +130,23 @@ class Ranks:
                 dist.broadcast(copy, 0, group=self.group)
                 tensor.copy_(copy)
 
-    def added(self, parts: Iterator[Vectors], blocks: int, zeros: Vectors) -> Vectors:
+    def added(self, parts: Iterator[Vectors], owners: Indices, zeros: Vectors) -> Vectors:
         """The sum of all ranks' block sums in the order of the blocks, on rank 0; zeros on the others.
 
         ``parts`` yields this rank's blocks; all of them are formed, and found good, before anything is sent.
         """
         mine = self.together(lambda: list(parts))
         total: Vectors = {}
-        for block in range(blocks):
-            part = self._to_first(mine, block, zeros)
+        for owner in owners.tolist():
+            part = self._to_first(mine, owner, zeros)
             if part is not None:
                 for name, value in part.items():
                     total[name] = total[name] + value if name in total else value
         return total or zeros
 
-    def _to_first(self, mine: list[Vectors], block: int, zeros: Mapping[str, Tensor]) -> Vectors | None:
-        owner, number = block % self.size, block // self.size
+    def _to_first(self, mine: list[Vectors], owner: int, zeros: Mapping[str, Tensor]) -> Vectors | None:
         if owner == self.rank:
-            values = {name: value.to(zeros[name].dtype) for name, value in mine[number].items()}
+            values = {name: value.to(zeros[name].dtype) for name, value in mine.pop(0).items()}
             if self.first:
                 return values
             for value in values.values():

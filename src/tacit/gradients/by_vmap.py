@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError
-from tacit.gradients.batches import count_records, map_tensors, take_records
+from tacit.gradients.batches import copy_records, count_records, map_tensors
 from tacit.losses import Batch, Losses, check_one_loss_per_record
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 
@@ -74,7 +74,7 @@ def clipped_sum_alone(
     detached = {name: value.detach() for name, value in params.items()}
     loss_of_one, norms = _loss_of_one(losses, views), []
     for index in range(count_records(batch)):
-        record = map_tensors(torch.clone, take_records(batch, slice(index, index + 1)))
+        record = copy_records(batch, slice(index, index + 1))
         gradient = _record_by_record(loss_of_one, detached, record, faults)
         part, part_norms = clip_and_sum(gradient, mechanism)
         for name, value in part.items():

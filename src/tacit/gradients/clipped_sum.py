@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError
-from tacit.gradients.batches import count_records, map_tensors, take_records
+from tacit.gradients.batches import copy_records, count_records, map_tensors
 from tacit.gradients.by_ghost import clipped_sum_by_ghost
 from tacit.gradients.by_unit import clipped_sum_by_unit
 from tacit.gradients.by_vmap import RECORD_FAULTS, clipped_sum_alone, clipped_sum_by_vmap
@@ -87,7 +87,7 @@ def _by_chunks(
     norms = []
     count = count_records(batch)
     for start in range(0, count, chunk):
-        records = batch if count <= chunk else take_records(batch, slice(start, start + chunk))
+        records = batch if count <= chunk else copy_records(batch, slice(start, start + chunk))
         part, part_norms = _sum_chunk(losses, params, records, mechanism, views, faults, strategy)
         for name, value in part.items():
             total[name] = total[name].double().add_(value) if name in total else value

@@ -178,7 +178,7 @@ class PrivateSum:
         block = self.plan.physical_batch
         parts = (self._clipped_sum(part, params).sums for part in sample.blocks(block))
         zeros = sample.mechanism.zeros(next(iter(params.values())).device)
-        total = self._ranks.added(parts, -(-sample.total // block), zeros)
+        total = self._ranks.added(parts, self._ranks.owners(sample.total, block), zeros)
         released = {name: torch.empty_like(value) for name, value in params.items()}
         norm = torch.zeros(1, dtype=torch.float64)
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from tacit.errors import InputError
 from tacit.gradients import count_records, take_records
-from tacit.gradients.batches import map_tensors, stack_views
+from tacit.gradients.batches import copy_records, map_tensors, stack_views
 from tacit.losses import Batch
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.sampling.units import DrawnRows, Indices
@@ -46,7 +46,7 @@ class Sample:
         ends = [0, *accumulate(sizes)]
         for start in range(0, len(self.units), size):
             last = min(start + size, len(self.units))
-            data = take_records(self.data, slice(ends[start], ends[last]))
+            data = copy_records(self.data, slice(ends[start], ends[last]))
             yield replace(self, data=data, sizes=None if self.sizes is None else sizes[start:last])
 
     def __repr__(self) -> str:
