@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from tacit import __version__
-from tacit.commands import account, calibrate, demo, ledger, predict, report, reproduce, schema, train
+from tacit.commands import account, calibrate, demo, ledger, predict, release, report, reproduce, schema, train
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("account")(account.account)
 app.command("calibrate")(calibrate.calibrate)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
+app.command("release")(release.release)
 app.add_typer(ledger.app, name="ledger")
 
 

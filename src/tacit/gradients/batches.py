@@ -49,6 +49,11 @@ def take_records(batch: Batch, records: slice | Tensor) -> Batch:
     return map_tensors(lambda tensor: tensor[records], batch)
 
 
+def copy_records(batch: Batch, records: slice) -> Batch:
+    """Some records in memory of their own: kernels round differently where a tensor is aligned differently."""
+    return map_tensors(lambda tensor: tensor[records].clone(), batch)
+
+
 def stack_views(views: list[Batch]) -> Batch:
     """Several views of the same records as one batch of shape [records, views, ...]."""
     flat = [tensors_of(view) for view in views]

@@ -96,5 +96,5 @@ def _check_head(head: Head, hashes: list[str], where: str) -> None:
         raise LedgerError(
             f"{where}: has {len(hashes)} records where its head knows {head.count}; it was rolled back or truncated"
         )
-    if head.count >= 1 and hashes[head.count - 1] != head.hash:
+    if head.count < 0 or [GENESIS, *hashes][head.count] != head.hash:
         raise LedgerError(f"{where}, line {head.count}: differs from what the head file knows; the ledger was replaced")

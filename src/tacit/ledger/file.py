@@ -139,6 +139,12 @@ class LedgerFile:
         again = {"planned_steps": paid_again} if paid_again > 0 else {}
         self._append({"record": "note", "resumed_at": step, **again})
 
+    def release(self, record: Mapping[str, Any]) -> None:
+        """Note that artefacts left the house, by name: never their hash, which would depend on the data (rule 3)."""
+        if record.get("record") != "release":
+            raise InputError(f"a release is noted by a release record, found {record.get('record')!r}")
+        self._append(record)
+
     def close(self) -> None:
         self._storage.close()
 

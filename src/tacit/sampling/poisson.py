@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InputError, check_positive
-from tacit.ledger import GaussianSumQuery, Neighbours, PoissonSample
+from tacit.ledger import DiscretePoissonSample, GaussianSumQuery, Neighbours, PoissonSample
 from tacit.randomness import Randomness
 
 
@@ -55,8 +55,10 @@ class PoissonSampling:
     def steps_per_pass(self) -> int:
         return 1
 
-    def event(self, queries: tuple[GaussianSumQuery, ...]) -> PoissonSample:
-        return PoissonSample(probability=float(self.probability), queries=queries)
+    def event(self, queries: tuple[GaussianSumQuery, ...]) -> PoissonSample | DiscretePoissonSample:
+        on_a_grid = any(query.grid is not None for query in queries)
+        kind = DiscretePoissonSample if on_a_grid else PoissonSample
+        return kind(probability=float(self.probability), queries=queries)
 
     def check_population(self, population: int) -> None:
         """Nothing to check: the real number of units is private here and must not change what happens."""

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
 from tacit.accountants import Budget
 from tacit.errors import InputError, check_count
 from tacit.ledger import LedgerHeader
-from tacit.mechanisms import Clipping, GaussianNoise
+from tacit.mechanisms import Clipping, GaussianNoise, Numerics
 from tacit.randomness import Randomness
 from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
 
@@ -32,6 +32,7 @@ class TrainingPlan:
         dataset_size: the declared number of units; must agree with the sampling within 1 %.
         physical_batch: how many records are processed at once; changes speed and memory only.
         block: how many steps are charged ahead.
+        numerics: "strict" sums whole numbers on a grid and adds discrete Gaussian noise; see docs/strict.md.
         schedule: "adaptive" if noise, rate, stop or later runs may follow outputs; a Renyi filter guards the budget.
         assumptions: sentences that every statement about this run has to repeat.
     """
@@ -49,10 +50,13 @@ class TrainingPlan:
     block: int = BLOCK
     schedule: Literal["fixed", "adaptive"] = "fixed"
     assumptions: tuple[str, ...] = ()
+    numerics: Numerics = "float64"
 
     def __post_init__(self) -> None:
         for name in ("steps", "physical_batch", "block"):
             check_count(name, getattr(self, name))
+        if self.numerics not in get_args(Numerics):
+            raise InputError(f"numerics must be one of {', '.join(get_args(Numerics))}, found {self.numerics!r}")
         implied = self.sampling.implied_size
         if self.dataset_size is not None and abs(self.dataset_size - implied) > 0.01 * implied:
             raise InputError(

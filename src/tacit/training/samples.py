@@ -1,8 +1,9 @@
 """From drawn row numbers to tensors: any map-style data set, or tensors indexed directly."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from tacit.errors import InputError
 from tacit.gradients import count_records, take_records
-from tacit.gradients.batches import map_tensors, stack_views
+from tacit.gradients.batches import copy_records, map_tensors, stack_views
 from tacit.losses import Batch
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.sampling.units import DrawnRows, Indices
@@ -34,7 +35,19 @@ class Sample:
     step: int
     mechanism: GaussianSumMechanism
     units: Indices | None = None
+    total: int = 0  # of the units that all ranks together drew
     released: bool = False
+
+    def blocks(self, size: int) -> Iterator["Sample"]:
+        """The sample in parts of at most ``size`` units, for ranks that share it."""
+        if self.data is None or self.units is None:
+            return
+        sizes = self.sizes or [1] * len(self.units)
+        ends = [0, *accumulate(sizes)]
+        for start in range(0, len(self.units), size):
+            last = min(start + size, len(self.units))
+            data = copy_records(self.data, slice(ends[start], ends[last]))
+            yield replace(self, data=data, sizes=None if self.sizes is None else sizes[start:last])
 
     def __repr__(self) -> str:
         return f"Sample(step={self.step})"  # the number of records is private

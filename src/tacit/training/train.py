@@ -104,7 +104,7 @@ def train(
         try:
             _run(several, engine, source, progress, on_step, checkpoint, checkpoint_every)
         finally:
-            if checkpoint is not None and several.step > (0 if found is None else found.step):
+            if checkpoint is not None and engine.writes and several.step > (0 if found is None else found.step):
                 engine.checkpoint(several.step, several.content).write(checkpoint)
         return Run(several.posterior, engine.ledger, several.state, _temperature(several, engine))
 
@@ -129,7 +129,7 @@ def _run(
             if on_step is not None:
                 on_step(sample.step)
             let_through()
-            if checkpoint is not None and chains.step % every == 0:
+            if checkpoint is not None and engine.writes and chains.step % every == 0:
                 engine.checkpoint(chains.step, chains.content).write(checkpoint)
 
 
