@@ -22,6 +22,10 @@ class LedgerError(TacitError):
     """A ledger that is damaged, rolled back, locked by another writer, or not writable."""
 
 
+class StorageError(TacitError, OSError):
+    """A file other than a ledger that cannot be written: a full or failing disk, or a folder that may not be used."""
+
+
 class BudgetError(TacitError):
     """The next block of steps would exceed the budget. It was raised before any data was read."""
 

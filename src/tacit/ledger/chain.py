@@ -52,7 +52,11 @@ class Chain:
     records: tuple[dict[str, Any], ...]
     hashes: tuple[str, ...]
     whole_bytes: int
-    torn_bytes: int
+    torn: bytes
+
+    @property
+    def torn_bytes(self) -> int:
+        return len(self.torn)
 
     @property
     def head(self) -> Head:
@@ -75,7 +79,7 @@ def verify(data: bytes, head: Head | None, *, where: str) -> Chain:
         _check_head(head, hashes, where)
     elif len(records) > 1:
         raise LedgerError(f"{where}: the head file is missing, so a rollback could not be seen; restore it")
-    return Chain(tuple(records), tuple(hashes), whole, len(data) - whole)
+    return Chain(tuple(records), tuple(hashes), whole, data[whole:])
 
 
 def _open_line(line: bytes, previous: str, where: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class Replay:
     def __init__(self) -> None:
         self._header: LedgerHeader | None = None
         self._blocks: dict[int, tuple[Charge, ...]] = {}
+        self._last_block: tuple[Charge, ...] = ()
         self._planned = 0
         self._runs = 0
         self._count = 0
@@ -46,7 +47,8 @@ class Replay:
             case _ if self._header is None:
                 raise LedgerError("the first record of a ledger must be 'open'")
             case "reserve" | "void":
-                self._blocks[self._count] = charges_from_json(record["charges"])
+                self._blocks[self._count] = block = charges_from_json(record["charges"])
+                self._last_block = block or self._last_block
             case "settle":
                 block = self._blocks[record["reserve"]]
                 self._blocks[record["reserve"]] = _first_steps(block, record["steps"])
@@ -60,8 +62,8 @@ class Replay:
 
     @property
     def last_block(self) -> tuple[Charge, ...]:
-        """The newest reserved block, or nothing; a torn tail is charged like it."""
-        return self._blocks[max(self._blocks)] if self._blocks else ()
+        """The newest block as it was reserved, or nothing; a torn tail is charged like it."""
+        return self._last_block
 
     def block_steps(self, number: int) -> int:
         return sum(charge.steps for charge in self._blocks[number])

@@ -202,6 +202,8 @@ class PrivateSum:
         return [Charge(event, len(list(same))) for event, same in groupby(events)]
 
     def _settle(self, blocks: list[tuple[int, int]], begun: int) -> None:
+        if self.ledger_file.broken:
+            return  # the blocks stay charged in full; the error that broke it is on its way
         for number, reserved in blocks:
             used = min(self._whole_passes(begun), reserved)
             if used < reserved:
