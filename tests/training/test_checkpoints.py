@@ -321,7 +321,7 @@ def test_a_checkpoint_is_replaced_whole_or_not_at_all(checkpoint, monkeypatch):
         raise OSError(28, "No space left on device")
 
     new = Checkpoint(2, {"w": torch.zeros(3)}, Head(0, ""), "plan")
-    for call in ("write", "fsync", "replace"):
+    for call in ("write", "fdatasync", "replace", "fsync"):
         with monkeypatch.context() as patched:
             patched.setattr(os, call, full)
             with pytest.raises(OSError):
@@ -331,11 +331,12 @@ def test_a_checkpoint_is_replaced_whole_or_not_at_all(checkpoint, monkeypatch):
 
 def test_the_bytes_reach_the_disk_before_the_name(checkpoint, monkeypatch):
     calls = []
-    for call in ("fsync", "replace"):
+    checkpoint.parent.mkdir()
+    for call in ("fdatasync", "replace", "fsync"):
         original = getattr(os, call)
         monkeypatch.setattr(os, call, lambda *a, call=call, original=original: (calls.append(call), original(*a))[1])
     Checkpoint(1, None, Head(0, ""), "plan").write(checkpoint)
-    assert calls == ["fsync", "replace", "fsync"]
+    assert calls == ["fsync", "fdatasync", "replace", "fsync"]  # the folder's own name comes first
 
 
 def test_a_damaged_or_hostile_checkpoint_is_refused(checkpoint):

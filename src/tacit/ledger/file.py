@@ -185,7 +185,7 @@ def _void_record(chain: Chain, replay: Replay) -> dict[str, Any]:
     """
     written = chain.torn.rstrip(b"\0")  # a file may have grown before its content came
     free = b'{"'.startswith(written) or written.startswith(_NO_CHARGE)
-    charges = [] if free else charges_to_json(replay.last_block)
+    charges = [] if free else charges_to_json(replay.torn_block)
     return {"record": "void", "torn_bytes": chain.torn_bytes, "charges": charges}
 
 

@@ -61,12 +61,16 @@ class Replay:
                 raise LedgerError(f"record {self._count} is of an unknown kind {kind!r}; it may have been a charge")
 
     @property
-    def last_block(self) -> tuple[Charge, ...]:
-        """The newest block as it was reserved, or nothing; a torn tail is charged like it."""
-        return self._last_block
+    def torn_block(self) -> tuple[Charge, ...]:
+        """What a torn reserve is charged as: the newest block as it was reserved, or the rest of what was planned.
+
+        The last block of a run may be shorter than the others, and the budget was asked for no more.
+        """
+        left, steps = self._planned - self.ledger.steps, _steps(self._last_block)
+        return _first_steps(self._last_block, min(left, steps)) if left > 0 else self._last_block
 
     def block_steps(self, number: int) -> int:
-        return sum(charge.steps for charge in self._blocks[number])
+        return _steps(self._blocks[number])
 
     @property
     def ledger(self) -> Ledger:
@@ -78,10 +82,14 @@ class Replay:
 
 def _first_steps(block: tuple[Charge, ...], steps: int) -> tuple[Charge, ...]:
     """The first ``steps`` steps of a block; more than it holds is an attempt to rewrite history."""
-    if not isinstance(steps, int) or not 0 <= steps <= sum(charge.steps for charge in block):
+    if not isinstance(steps, int) or not 0 <= steps <= _steps(block):
         raise LedgerError(f"a settle record asks for {steps} steps of a smaller block")
     kept = []
     for charge in block:
         kept.append(Charge(charge.event, min(steps, charge.steps)))
         steps -= kept[-1].steps
     return tuple(kept)
+
+
+def _steps(block: tuple[Charge, ...]) -> int:
+    return sum(charge.steps for charge in block)

@@ -4,6 +4,7 @@ Durability is the point: an append has reached the disk when it returns, and a f
 """
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 from tacit.errors import LedgerError, StorageError
@@ -31,9 +32,13 @@ class FileStorage:
             raise LedgerError(f"ledger {path} cannot be opened for writing: {reason}") from error
         try:
             self._disk.lock(self._file)
-        except OSError as error:
-            self._disk.close(self._file)
+            self._disk.sync_folder(path.parent)  # or a crash could leave a head without its ledger
+        except BlockingIOError as error:
+            self.close()
             raise LedgerError(f"ledger {path} is in use by another writer; wait until that run has ended") from error
+        except OSError as error:
+            self.close()
+            raise LedgerError(f"ledger {path} cannot be opened for writing: {reason_of(error)}") from error
 
     def read(self) -> bytes:
         try:
@@ -64,8 +69,7 @@ class FileStorage:
     def write_head(self, data: bytes, *, durably: bool = False) -> None:
         """Replace the head atomically. Its content is on disk before its name is, so a crash never leaves half a head.
 
-        The name need not be: a head that is some records behind is still a prefix. ``durably`` waits for it as well,
-        and for the name of the ledger itself, which has to be done once.
+        The name need not be: a head that is some records behind is still a prefix. ``durably`` waits for it as well.
         """
         self._refuse_if_broken()
         try:
@@ -112,15 +116,17 @@ def make_folders(path: Path) -> None:
     """
     disk = the_disk()
     try:
-        made = disk.make_folder(path)
+        if disk.make_folder(path):
+            _sync_name(disk, path.parent)
     except FileNotFoundError:
         make_folders(path.parent)
-        made = disk.make_folder(path)
-    try:
+        disk.make_folder(path)
+    _sync_name(disk, path)
+
+
+def _sync_name(disk: Disk, path: Path) -> None:
+    with suppress(PermissionError):  # a folder of others, in which we only may pass
         disk.sync_folder(path.parent)
-    except PermissionError:  # a folder of others, in which we only may pass
-        if made:
-            raise
 
 
 def head_path(path: Path) -> Path:
@@ -143,6 +149,18 @@ def read_bytes(path: Path) -> bytes | None:
         raise LedgerError(f"{path} cannot be read: {reason_of(error)}") from error
     finally:
         disk.close(file)
+
+
+def is_there(path: Path) -> bool:
+    """Whether the name stands for anything; what cannot be read is there too, and reading it says why."""
+    disk = the_disk()
+    try:
+        disk.close(disk.open_to_read(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def reason_of(error: OSError) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 from tacit.errors import InputError, StorageError, check_count
 from tacit.inference import FollowsPlannedNoise, InferenceMethod, Tempered
 from tacit.ledger import Ledger
+from tacit.ledger.storage import is_there
 from tacit.losses import Batch
 from tacit.mechanisms import AdaptiveClip
 from tacit.posteriors import Draws, Posterior
@@ -187,7 +188,7 @@ def _found_checkpoint(
         if resume:
             raise InputError("resume needs the checkpoint to go on from, found none; pass checkpoint=...")
         return None
-    if not Path(path).exists():
+    if not is_there(Path(path)):
         return None
     if not resume:
         raise InputError(f"there is a checkpoint at {path}; pass resume=True to go on from it, or remove it")
