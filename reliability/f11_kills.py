@@ -147,7 +147,9 @@ def kills(folder: Path, times: int, chance: random.Random) -> Figure:
         unreadable += ended(process) != -signal.SIGKILL
         largest, lost = max(largest, run.over - over), lost + (run.over < 0 or run.over - over > BLOCK)
         over = run.over
-    reached = f"{released + run.releases.value:,} releases, at most {largest} of a block of {BLOCK} over-counted by a kill"
+    reached = (
+        f"{released + run.releases.value:,} releases, at most {largest} of a block of {BLOCK} over-counted by a kill"
+    )
     return Figure("F11", "training processes killed (kill -9) and taken up", times, lost + unreadable, reached)
 
 

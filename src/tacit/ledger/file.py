@@ -49,8 +49,8 @@ def read_ledger(path: str | Path) -> Ledger:
     """
     chain = verify_ledger(path)
     replay = _replay(chain)
-    if chain.torn_bytes:
-        replay.apply(_void_record(chain, replay))
+    for record in _void_records(chain, replay):
+        replay.apply(record)
     return replay.ledger
 
 
@@ -91,7 +91,8 @@ class LedgerFile:
             self._check_same(header)
             if chain.torn_bytes:
                 self._storage.truncate(chain.whole_bytes)
-                self._append(_void_record(chain, self._replay))
+            for record in _void_records(chain, self._replay):
+                self._append(record)
         if head != self._head.to_bytes():  # new, or a crash left it behind: from here on a rollback can be seen again
             self._storage.write_head(self._head.to_bytes(), durably=True)
 
@@ -177,16 +178,16 @@ def _replay(chain: Chain) -> Replay:
     return replay
 
 
-def _void_record(chain: Chain, replay: Replay) -> dict[str, Any]:
+def _void_records(chain: Chain, replay: Replay) -> list[dict[str, Any]]:
     """What stands for a torn tail: a whole block is charged for it, as if its reserve had been used.
 
-    Nothing was released under it, since a release waits for the whole line. So a settle or a note cut short, and a tail
-    too short to tell, cost nothing; otherwise a crash while settling would be paid for twice.
+    Nothing was released under it, since a release waits for the whole line. So nothing stands for a settle or a note
+    cut short, nor for a tail too short to tell; otherwise a crash while settling would be paid for twice.
     """
     written = chain.torn.rstrip(b"\0")  # a file may have grown before its content came
-    free = b'{"'.startswith(written) or written.startswith(_NO_CHARGE)
-    charges = [] if free else charges_to_json(replay.torn_block)
-    return {"record": "void", "torn_bytes": chain.torn_bytes, "charges": charges}
+    if b'{"'.startswith(written) or written.startswith(_NO_CHARGE):
+        return []
+    return [{"record": "void", "torn_bytes": chain.torn_bytes, "charges": charges_to_json(replay.torn_block)}]
 
 
 _NO_CHARGE = b'{"h'  # names in a line are sorted: a record that charges begins with "charges", the others with "hash"
