@@ -24,6 +24,7 @@ from tacit.training.trees import put_together, take_apart
 
 _KEY = "tacit_checkpoint"
 _FORMAT = 2
+_SMALLEST = 1e-30  # clip norms beyond it, either way, would let noise vanish in rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,17 @@ class Checkpoint:
     plan: str
     charged_before: int = 0
     clip_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("step", "charged_before"):
+            if type(getattr(self, name)) is not int or not 0 <= getattr(self, name) < 1 << 62:
+                raise InputError(
+                    f"a checkpoint's {name} is a whole number of at least 0, found {getattr(self, name)!r}"
+                )
+        if not (isinstance(self.clip_norm, float) and _SMALLEST < self.clip_norm < 1 / _SMALLEST):
+            raise InputError(f"a checkpoint's clip_norm is a number above 0, found {self.clip_norm!r}")
+        if not isinstance(self.plan, str) or not self.head.is_sound:
+            raise InputError(f"a checkpoint names a plan and a ledger's head, found {self.plan!r} and {self.head!r}")
 
     def check(self, plan: TrainingPlan) -> None:
         """Refuse another plan, and a ledger that does not go on from the checkpoint's head."""
@@ -81,9 +93,9 @@ def read_checkpoint(path: str | Path, like: Any = None) -> Checkpoint:
         facts = json.loads(_metadata(data)[_KEY])
         if facts["format"] != _FORMAT:
             raise InputError(f"it has format {facts['format']}, this version reads {_FORMAT}")
-    except (LedgerError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is not a readable checkpoint: {error}") from error
-    return _checkpoint(facts, tensors, like)
+        return _checkpoint(facts, tensors, like)
+    except (LedgerError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not a readable checkpoint: {error or type(error).__name__}") from error
 
 
 def _checkpoint(facts: dict[str, Any], tensors: dict[str, Tensor], like: Any) -> Checkpoint:

@@ -17,7 +17,7 @@ from tacit.gradients import (
 from tacit.gradients.batches import map_tensors
 from tacit.ledger import Charge, Ledger, LedgerFile
 from tacit.losses import Batch, Losses, ModelLosses
-from tacit.mechanisms import GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
+from tacit.mechanisms import AdaptiveClip, GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
 from tacit.randomness import Randomness, random_layers
 from tacit.sampling import Records
 from tacit.sampling.units import Indices
@@ -161,7 +161,8 @@ class PrivateSum:
         """Take up the run that the checkpoint was made in, if ledger and plan are still those of that run."""
         checkpoint.check(self.plan)
         self._charged_before = checkpoint.charged_before
-        self._mechanism.norm = checkpoint.clip_norm
+        if isinstance(self.plan.clipping, AdaptiveClip):  # otherwise it is the plan's, whatever a file says
+            self._mechanism.norm = checkpoint.clip_norm
 
     def close(self) -> None:
         self.ledger_file.close()
