@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tacit.errors import InputError, LedgerError, check_count, check_positive
+from tacit.errors import InputError, LedgerError, check_count, check_fraction, check_positive, check_share
 
 Neighbours = Literal["add_remove", "replace_one"]
 Unit = Literal["record", "microbatch", "user"]
@@ -42,8 +42,7 @@ class GaussianSumQuery:
         check_positive("clip_norm", self.clip_norm)
         check_positive("noise_stddev", self.noise_stddev)
         check_count("multiplicity", self.multiplicity)
-        if not (isinstance(self.slack, int | float) and 0 <= self.slack < 1):
-            raise InputError(f"slack must lie in [0, 1), found {self.slack!r}")
+        check_fraction("slack", self.slack)
 
     @property
     def sensitivity(self) -> float:
@@ -67,7 +66,7 @@ def merged_noise_multiplier(queries: tuple[GaussianSumQuery, ...]) -> float:
         1.414214
     """
     if not queries:
-        raise InputError("a sampling event needs at least one Gaussian sum query, found none")
+        raise InputError("queries must hold at least one Gaussian sum query, found none")
     return 1.0 / math.hypot(*(query.sensitivity / query.noise_stddev for query in queries))
 
 
@@ -82,8 +81,7 @@ class PoissonSample:
     neighbours: ClassVar[Neighbours] = "add_remove"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.probability, int | float) and 0 < self.probability <= 1):
-            raise InputError(f"probability must lie in (0, 1], found {self.probability!r}")
+        check_share("probability", self.probability)
 
     @property
     def noise_multiplier(self) -> float:

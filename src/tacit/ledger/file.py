@@ -14,13 +14,16 @@ from tacit.errors import InputError, LedgerError
 from tacit.ledger.chain import Chain, Head, seal, verify
 from tacit.ledger.ledger import Charge, Ledger, LedgerHeader
 from tacit.ledger.replay import FORMAT, Replay, charges_to_json
-from tacit.ledger.storage import FileStorage, head_path, read_bytes
+from tacit.ledger.storage import FileStorage, head_path, read_bytes, reason_of
 
 
 def ledger_path(path: str | Path) -> Path:
     """A run's folder stands for the ``ledger.jsonl`` inside it."""
     path = Path(path)
-    return path / "ledger.jsonl" if path.is_dir() else path
+    try:
+        return path / "ledger.jsonl" if path.is_dir() else path
+    except OSError as error:  # such as a name that is too long
+        raise LedgerError(f"{str(path)[:100]} is no name for a ledger: {reason_of(error)}") from error
 
 
 def verify_ledger(path: str | Path, *, since: Head | None = None) -> Chain:
@@ -85,6 +88,7 @@ class LedgerFile:
         self._replay = _replay(chain)
         if not chain.records:
             if chain.torn_bytes:
+                self._refuse_foreign(chain.torn.rstrip(b"\0"))
                 self._storage.truncate(0)  # a first line cut short: nothing was ever charged under it
             self._append({"record": "open", "format": FORMAT, "header": asdict(header), "versions": versions})
         else:
@@ -95,6 +99,11 @@ class LedgerFile:
                 self._append(record)
         if head != self._head.to_bytes():  # new, or a crash left it behind: from here on a rollback can be seen again
             self._storage.write_head(self._head.to_bytes(), durably=True)
+
+    def _refuse_foreign(self, begun: bytes) -> None:
+        """A file that is not the beginning of a ledger is somebody's, and stays as it is."""
+        if begun[: len(_OPEN)] != _OPEN[: len(begun)]:
+            raise LedgerError(f"{self.path} is not a ledger but another file; name a new one for the ledger")
 
     def _check_same(self, header: LedgerHeader) -> None:
         for name in asdict(header):
@@ -190,4 +199,5 @@ def _void_records(chain: Chain, replay: Replay) -> list[dict[str, Any]]:
     return [{"record": "void", "torn_bytes": chain.torn_bytes, "charges": charges_to_json(replay.torn_block)}]
 
 
+_OPEN = b'{"format":'  # how the first line of a ledger begins
 _NO_CHARGE = b'{"h'  # names in a line are sorted: a record that charges begins with "charges", the others with "hash"

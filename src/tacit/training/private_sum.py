@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -16,6 +17,7 @@ from tacit.gradients import (
 )
 from tacit.gradients.batches import map_tensors
 from tacit.ledger import Charge, Ledger, LedgerFile
+from tacit.ledger.storage import is_there
 from tacit.losses import Batch, Losses, ModelLosses
 from tacit.mechanisms import AdaptiveClip, GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
 from tacit.randomness import Randomness, random_layers
@@ -73,11 +75,26 @@ class PrivateSum:
         header = plan.header(self._randomness)
         if individual_filter is not None:
             header = filter_header(header, individual_filter, plan, self._mechanism_at(0))
-        self.ledger_file = LedgerFile(plan.ledger, header, plan.versions())
+        self._header = header
+        self._file: LedgerFile | None = None
+        if is_there(Path(plan.ledger)):
+            self.ledger_file  # noqa: B018 (a ledger of another run, or in use, is refused at once)
+
+    @property
+    def ledger_file(self) -> LedgerFile:
+        """The ledger, made when it is first needed: a run that is refused before it begins leaves none behind."""
+        if self._file is None:
+            self._file = LedgerFile(self.plan.ledger, self._header, self.plan.versions())
+        return self._file
 
     @property
     def ledger(self) -> Ledger:
         return self.ledger_file.ledger
+
+    @property
+    def _so_far(self) -> Ledger:
+        """The same before a ledger is made: nothing but what it will declare."""
+        return Ledger(self._header) if self._file is None else self.ledger
 
     def noise_stddevs(self, step: int) -> dict[str, float]:
         """The noise on each coordinate of each vector's sum at this step: public."""
@@ -101,9 +118,10 @@ class PrivateSum:
         if self._evidence is not None:
             self._recorders = self._evidence.open(self._losses, self.plan, steps, units)
         if self._individual_filter is not None:
-            self._filtered = FilteredRun(self._individual_filter, self._losses, self.plan, source, self.ledger)
+            self._filtered = FilteredRun(self._individual_filter, self._losses, self.plan, source, self._so_far)
         if self.plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
             self._gate = BudgetGate(self.plan.budget, plan=self._charges(first, self._whole_passes(steps - first)))
+            self._gate(self._so_far, self._charges(first, self._block(steps - first)))
         blocks: list[tuple[int, int]] = []
         drawn_units = self._draw_charged(units, first, steps - first, blocks)
         rows = (replace(self.plan.unit.rows_of(drawn, len(source), users), units=drawn) for drawn in drawn_units)
@@ -126,8 +144,12 @@ class PrivateSum:
         size = self._whole_passes(self.plan.block)
         for step in range(steps):
             if step % size == 0:
-                blocks.append(self._reserve(first + step, min(size, self._whole_passes(steps - step))))
+                blocks.append(self._reserve(first + step, self._block(steps - step)))
             yield next(draws)
+
+    def _block(self, left: int) -> int:
+        """How many steps are charged at once when so many are left."""
+        return self._whole_passes(min(self.plan.block, left))
 
     def release(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
         """The noisy mean gradient of a sample, rounded once to the parameters' type: the only thing that leaves."""
@@ -165,7 +187,8 @@ class PrivateSum:
             self._mechanism.norm = checkpoint.clip_norm
 
     def close(self) -> None:
-        self.ledger_file.close()
+        if self._file is not None:
+            self._file.close()
 
     def _declare(self, first: int, steps: int) -> None:
         if first == 0:
@@ -175,6 +198,8 @@ class PrivateSum:
         self._charged_before = self.ledger.steps - first
 
     def _build_mechanism(self) -> GaussianSumMechanism:
+        if not self._params:
+            raise InputError("there is nothing to train: no parameter requires a gradient")
         dtype = min((value.dtype for value in self._params.values()), key=lambda kind: kind.itemsize)
         slack = rounding_slack(self.plan.physical_batch, dtype)
         shapes = {name: value.shape for name, value in self._params.items()}
