@@ -193,7 +193,7 @@ def prove(effort: float) -> Iterable[Figure]:
     run(partial(training, resume=True), engine, once, released=STEPS)
     yield once.figure("states after a crash, recovered by the ledger and the checkpoint")
     twice = Tally(effort, crashes=2)
-    for files, released in once.kept[: tries(60, effort, least=2)]:
+    for files, released in once.kept[: tries(90, effort, least=2)]:
         run(one_more, files, twice, released)
     yield twice.figure("states after a second crash, during recovery from the first")
     yield engine_goes_on(once.kept, tries(200, effort, least=2))

@@ -223,7 +223,7 @@ def event_to_json(event: SamplingEvent) -> dict[str, Any]:
 
 def event_from_json(value: Mapping[str, Any]) -> SamplingEvent:
     """The inverse of :func:`event_to_json`; an unknown policy or field is refused by name."""
-    kind = value.get("sampling")
+    kind = value.get("sampling") if isinstance(value, Mapping) else None
     if kind not in (*_KINDS, PosteriorSample.kind):
         known = ", ".join(sorted([*_KINDS, PosteriorSample.kind]))
         raise LedgerError(f"unknown sampling event {kind!r}; this version reads {known}")
@@ -233,5 +233,5 @@ def event_from_json(value: Mapping[str, Any]) -> SamplingEvent:
         queries = tuple(GaussianSumQuery(**query) for query in value["queries"])
         fields = {name: item for name, item in value.items() if name not in ("sampling", "queries")}
         return _KINDS[kind](**fields, queries=queries)
-    except (TypeError, KeyError, InputError) as error:
+    except (TypeError, KeyError, AttributeError, InputError) as error:
         raise LedgerError(f"a {kind} event cannot be read: {error}") from error

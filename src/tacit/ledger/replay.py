@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.errors import InputError, LedgerError
+from tacit.errors import LedgerError, check_count
 from tacit.ledger.events import event_from_json, event_to_json
 from tacit.ledger.ledger import Charge, Ledger, LedgerHeader
 
@@ -33,7 +33,7 @@ class Replay:
         self._count += 1
         try:
             self._apply(record)
-        except (KeyError, TypeError, InputError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LedgerError(f"record {self._count} cannot be read: {error}") from error
 
     def _apply(self, record: Mapping[str, Any]) -> None:
@@ -53,8 +53,10 @@ class Replay:
                 block = self._blocks[record["reserve"]]
                 self._blocks[record["reserve"]] = _first_steps(block, record["steps"])
             case "note":
-                self._planned += record.get("planned_steps", 0)
-                self._runs += "planned_steps" in record
+                if "planned_steps" in record:
+                    check_count("planned_steps", record["planned_steps"])
+                    self._planned += record["planned_steps"]
+                    self._runs += 1
             case "checkpoint" | "release":
                 pass
             case kind:

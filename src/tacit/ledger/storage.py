@@ -116,16 +116,14 @@ def make_folders(path: Path) -> None:
     """
     disk = the_disk()
     try:
-        if disk.make_folder(path):
-            _sync_name(disk, path.parent)
+        made = disk.make_folder(path)
+        there = path.parent if made else path
+        with suppress(PermissionError):  # in a folder of others, where we only may pass
+            disk.sync_folder(there.parent)
     except FileNotFoundError:
         make_folders(path.parent)
-        disk.make_folder(path)
-    _sync_name(disk, path)
-
-
-def _sync_name(disk: Disk, path: Path) -> None:
-    with suppress(PermissionError):  # a folder of others, in which we only may pass
+        made = disk.make_folder(path)
+    if made:
         disk.sync_folder(path.parent)
 
 
