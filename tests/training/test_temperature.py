@@ -29,6 +29,6 @@ def test_labels_that_do_not_fit_are_refused(tmp_path):
         tacit.PoissonSampling(probability=0.1, expected_size=1), tacit.ClipRecords(1.0),
         tacit.GaussianNoise(multiplier=1.0), 5, tmp_path / "ledger.jsonl",
     )  # fmt: skip
-    with pytest.raises(InputError, match="as many labels as rows"):
+    with pytest.raises(InputError, match="one label per row"):
         tacit.private_temperature(torch.zeros(10, 3), torch.zeros(9), plan)
     assert not (tmp_path / "ledger.jsonl").exists()
