@@ -168,7 +168,7 @@ class Tally:
 
     def __call__(self, files: Files, released: int) -> None:
         self._met += 1
-        if self._met % self._stride:
+        if (self._met - 1) % self._stride:
             return
         self.times += 1
         if self.times % 400 == 1:
