@@ -77,7 +77,9 @@ class Trained:
 
     @property
     def charged(self) -> int:
-        return tacit.read_ledger(self.ledger).steps if self.ledger.exists() and self.ledger.stat().st_size else 0
+        """Nothing as long as the first line is not whole: such a ledger was never opened."""
+        begun = self.ledger.exists() and b"\n" in self.ledger.read_bytes()
+        return tacit.read_ledger(self.ledger).steps if begun else 0
 
     @property
     def over(self) -> int:
