@@ -14,7 +14,8 @@ _HOME = {
                           "calibrate_probability", "calibrate_steps", "guarantees"],
     "tacit.accountants.bayesian": ["BayesianAccountant", "IndividualAccountant", "individual_epsilons",
                                    "percentile_curve"],
-    "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "TacitError"],
+    "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "StorageError",
+                     "TacitError"],
     "tacit.evaluation": ["Convergence", "Coverage", "LeakageCheck", "Reliability", "Scores", "convergence", "coverage",
                          "leakage_check", "reliability", "scores", "separation"],
     "tacit.evidence": ["Evidence", "load_evidence"],
@@ -72,6 +73,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.errors import LedgerError as LedgerError
     from tacit.errors import RecordMixingError as RecordMixingError
     from tacit.errors import RefusedError as RefusedError
+    from tacit.errors import StorageError as StorageError
     from tacit.errors import TacitError as TacitError
     from tacit.evaluation import Convergence as Convergence
     from tacit.evaluation import Coverage as Coverage

@@ -10,7 +10,7 @@ from tacit.accountants.guarantee import check_delta
 from tacit.accountants.registry import get_accountant
 from tacit.accountants.search import most_within, smallest_within
 from tacit.accountants.statement import Accountant
-from tacit.errors import InputError, RefusedError, check_count, check_positive
+from tacit.errors import InputError, RefusedError, check_count, check_positive, check_share
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 
 Cost = Callable[[float, float, int], float]  # epsilon of (probability, noise multiplier, steps)
@@ -115,5 +115,4 @@ class _Question:
 
 
 def _check_probability(value: float) -> None:
-    if not (isinstance(value, int | float) and 0 < value <= 1):
-        raise InputError(f"probability must lie in (0, 1], found {value!r}")
+    check_share("probability", value)

@@ -31,6 +31,11 @@ class SharedLedger:
     def head(self) -> Head:
         return self._head
 
+    @property
+    def broken(self) -> bool:
+        """Whether rank 0's file takes no more records, on every rank."""
+        return bool(self._ranks.from_first(self._file is not None and self._file.broken))
+
     def reserve(self, charges: Sequence[Charge]) -> int:
         self._do(lambda: self._opened.reserve(charges))
         return self._head.count

@@ -40,7 +40,7 @@ def count_records(batch: Batch) -> int:
     """The common first dimension of all tensors of the batch."""
     sizes = {tensor.shape[0] if tensor.dim() else None for tensor in tensors_of(batch)}
     if len(sizes) != 1 or None in sizes:
-        raise InputError(f"all tensors of a batch need the same first dimension, one entry per record; found {sizes}")
+        raise InputError(f"all tensors of a batch need as many rows as there are records; found {sizes}")
     return int(sizes.pop() or 0)
 
 

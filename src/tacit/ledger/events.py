@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tacit.errors import InputError, LedgerError, check_count, check_positive
+from tacit.errors import InputError, LedgerError, check_count, check_fraction, check_positive, check_share
 
 Neighbours = Literal["add_remove", "replace_one"]
 Unit = Literal["record", "microbatch", "user"]
@@ -45,8 +45,7 @@ class GaussianSumQuery:
         check_positive("clip_norm", self.clip_norm)
         check_positive("noise_stddev", self.noise_stddev)
         check_count("multiplicity", self.multiplicity)
-        if not (isinstance(self.slack, int | float) and 0 <= self.slack < 1):
-            raise InputError(f"slack must lie in [0, 1), found {self.slack!r}")
+        check_fraction("slack", self.slack)
         if self.grid is not None:
             check_positive("grid", self.grid)
 
@@ -72,7 +71,7 @@ def merged_noise_multiplier(queries: tuple[GaussianSumQuery, ...]) -> float:
         1.414214
     """
     if not queries:
-        raise InputError("a sampling event needs at least one Gaussian sum query, found none")
+        raise InputError("queries must hold at least one Gaussian sum query, found none")
     return 1.0 / math.hypot(*(query.sensitivity / query.noise_stddev for query in queries))
 
 
@@ -87,8 +86,7 @@ class PoissonSample:
     neighbours: ClassVar[Neighbours] = "add_remove"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.probability, int | float) and 0 < self.probability <= 1):
-            raise InputError(f"probability must lie in (0, 1], found {self.probability!r}")
+        check_share("probability", self.probability)
         _refuse_grid(self.queries, self.kind)
 
     @property
@@ -111,8 +109,7 @@ class DiscretePoissonSample:
     neighbours: ClassVar[Neighbours] = "add_remove"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.probability, int | float) and 0 < self.probability <= 1):
-            raise InputError(f"probability must lie in (0, 1], found {self.probability!r}")
+        check_share("probability", self.probability)
         for query in self.queries:
             if query.grid is None or query.slack:
                 raise InputError("a discrete_poisson event needs queries with a grid and no slack")
@@ -279,7 +276,7 @@ def _query_to_json(query: GaussianSumQuery) -> dict[str, Any]:
 
 def event_from_json(value: Mapping[str, Any]) -> SamplingEvent:
     """The inverse of :func:`event_to_json`; an unknown policy or field is refused by name."""
-    kind = value.get("sampling")
+    kind = value.get("sampling") if isinstance(value, Mapping) else None
     if kind not in (*_KINDS, PosteriorSample.kind):
         known = ", ".join(sorted([*_KINDS, PosteriorSample.kind]))
         raise LedgerError(f"unknown sampling event {kind!r}; this version reads {known}")
@@ -289,5 +286,5 @@ def event_from_json(value: Mapping[str, Any]) -> SamplingEvent:
         queries = tuple(GaussianSumQuery(**query) for query in value["queries"])
         fields = {name: item for name, item in value.items() if name not in ("sampling", "queries")}
         return _KINDS[kind](**fields, queries=queries)
-    except (TypeError, KeyError, InputError) as error:
+    except (TypeError, KeyError, AttributeError, InputError) as error:
         raise LedgerError(f"a {kind} event cannot be read: {error}") from error

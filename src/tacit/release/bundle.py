@@ -20,7 +20,8 @@ from tacit.errors import InputError, LedgerError, RefusedError
 from tacit.evidence import load_evidence
 from tacit.ledger import Head, Ledger, LedgerFile, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.chain import seal
-from tacit.ledger.storage import read_bytes, sync_folder
+from tacit.ledger.disk import the_disk
+from tacit.ledger.storage import read_bytes
 from tacit.release.artefacts import (
     RUN_FACTS,
     check_content,
@@ -86,7 +87,7 @@ def release_run(
             _write(files, temporary)
             file.release(prepared.record)
             os.rename(temporary, out)
-    sync_folder(out.parent)
+    the_disk().sync_folder(out.parent)
     return Released(out, tuple(files), prepared.left_behind, statement)
 
 
@@ -188,7 +189,7 @@ def _write(files: dict[str, bytes], path: Path) -> None:
     path.mkdir()
     for name, data in files.items():
         _write_file(path / name, data)
-    sync_folder(path)
+    the_disk().sync_folder(path)
 
 
 def _write_file(path: Path, data: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import InputError, check_positive
+from tacit.errors import InputError, check_positive, check_share
 from tacit.ledger import DiscretePoissonSample, GaussianSumQuery, Neighbours, PoissonSample
 from tacit.randomness import Randomness
 
@@ -31,8 +31,7 @@ class PoissonSampling:
     neighbours: ClassVar[Neighbours] = "add_remove"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.probability, int | float) and 0 < self.probability <= 1):
-            raise InputError(f"probability must lie in (0, 1], found {self.probability!r}")
+        check_share("probability", self.probability)
         check_positive("expected_size", self.expected_size)
 
     @classmethod

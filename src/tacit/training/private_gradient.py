@@ -10,6 +10,7 @@ from torch import nn
 
 from tacit.accountants import Budget, get_accountant
 from tacit.ledger import Ledger
+from tacit.ledger.storage import is_there
 from tacit.losses import Batch, ModelLosses, UserLosses
 from tacit.mechanisms import Clipping, GaussianNoise, Numerics
 from tacit.randomness import Randomness
@@ -141,7 +142,7 @@ class PrivateGradient:
 
         Go on with ``samples(dataset, steps, first=step)``: steps that were charged but lost are paid for again.
         """
-        if not Path(path).exists():
+        if not is_there(Path(path)):
             return 0, None
         checkpoint = read_checkpoint(path)
         self._engine.go_on(checkpoint)

@@ -3,19 +3,21 @@
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from tacit.accountants import BudgetGate
-from tacit.distributed import current_ranks, open_ledger
+from tacit.distributed import SharedLedger, current_ranks, open_ledger
 from tacit.errors import InputError, check_count
 from tacit.gradients import ClippedSum, check_records_stay_apart, clipped_sum, refuse_mixing_layers
 from tacit.gradients.batches import map_tensors
-from tacit.ledger import Charge, Ledger
+from tacit.ledger import Charge, Ledger, LedgerFile
+from tacit.ledger.storage import is_there
 from tacit.losses import Batch, Losses, ModelLosses
-from tacit.mechanisms import GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
+from tacit.mechanisms import AdaptiveClip, GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
 from tacit.randomness import Randomness, random_layers
 from tacit.sampling import Records
 from tacit.sampling.units import DrawnRows, Indices
@@ -74,9 +76,19 @@ class PrivateSum:
         header = plan.header(self._randomness)
         if individual_filter is not None:
             header = filter_header(header, individual_filter, plan, self._mechanism_at(0))
+        self._header = header
+        self._file: LedgerFile | SharedLedger | None = None
         if not self._ranks.alone:
             self._check_ranks(evidence is not None or individual_filter is not None)
-        self.ledger_file = open_ledger(self._ranks, plan.ledger, header, plan.versions())
+        if not self._ranks.alone or is_there(Path(plan.ledger)):
+            self.ledger_file  # noqa: B018 (another run's ledger, or one in use, is refused at once; ranks open together)
+
+    @property
+    def ledger_file(self) -> LedgerFile | SharedLedger:
+        """The ledger, made when it is first needed: a run that is refused before it begins leaves none behind."""
+        if self._file is None:
+            self._file = open_ledger(self._ranks, self.plan.ledger, self._header, self.plan.versions())
+        return self._file
 
     def _check_ranks(self, looks_at_all: bool) -> None:
         if looks_at_all:
@@ -87,6 +99,11 @@ class PrivateSum:
     @property
     def ledger(self) -> Ledger:
         return self.ledger_file.ledger
+
+    @property
+    def _so_far(self) -> Ledger:
+        """The same before a ledger is made: nothing but what it will declare."""
+        return Ledger(self._header) if self._file is None else self.ledger
 
     def noise_stddevs(self, step: int) -> dict[str, float]:
         """The noise on each coordinate of each vector's sum at this step: public."""
@@ -110,9 +127,10 @@ class PrivateSum:
         if self._evidence is not None:
             self._recorders = self._evidence.open(self._losses, self.plan, steps, units)
         if self._individual_filter is not None:
-            self._filtered = FilteredRun(self._individual_filter, self._losses, self.plan, source, self.ledger)
+            self._filtered = FilteredRun(self._individual_filter, self._losses, self.plan, source, self._so_far)
         if self.plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
             self._gate = BudgetGate(self.plan.budget, plan=self._charges(first, self._whole_passes(steps - first)))
+            self._gate(self._so_far, self._charges(first, self._block(steps - first)))
         blocks: list[tuple[int, int]] = []
         drawn_units = self._draw_charged(units, first, steps - first, blocks)
         rows = (self._rows_here(drawn, source, users) for drawn in drawn_units)
@@ -140,8 +158,12 @@ class PrivateSum:
         size = self._whole_passes(self.plan.block)
         for step in range(steps):
             if step % size == 0:
-                blocks.append(self._reserve(first + step, min(size, self._whole_passes(steps - step))))
+                blocks.append(self._reserve(first + step, self._block(steps - step)))
             yield self._ranks.same(next(draws) if self._ranks.first else None)
+
+    def _block(self, left: int) -> int:
+        """How many steps are charged at once when so many are left."""
+        return self._whole_passes(min(self.plan.block, left))
 
     def release(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
         """The noisy mean gradient of a sample, rounded once to the parameters' type: the only thing that leaves."""
@@ -207,10 +229,12 @@ class PrivateSum:
         """Take up the run that the checkpoint was made in, if ledger and plan are still those of that run."""
         checkpoint.check(self.plan)
         self._charged_before = checkpoint.charged_before
-        self._mechanism.norm = checkpoint.clip_norm
+        if isinstance(self.plan.clipping, AdaptiveClip):  # otherwise it is the plan's, whatever a file says
+            self._mechanism.norm = checkpoint.clip_norm
 
     def close(self) -> None:
-        self.ledger_file.close()
+        if self._file is not None:
+            self._file.close()
 
     def _declare(self, first: int, steps: int) -> None:
         if first == 0:
@@ -220,6 +244,8 @@ class PrivateSum:
         self._charged_before = self.ledger.steps - first
 
     def _build_mechanism(self) -> GaussianSumMechanism:
+        if not self._params:
+            raise InputError("there is nothing to train: no parameter requires a gradient")
         dtype = min((value.dtype for value in self._params.values()), key=lambda kind: kind.itemsize)
         slack = rounding_slack(self.plan.physical_batch, dtype)
         shapes = {name: value.shape for name, value in self._params.items()}
@@ -250,6 +276,8 @@ class PrivateSum:
         return [Charge(event, len(list(same))) for event, same in groupby(events)]
 
     def _settle(self, blocks: list[tuple[int, int]], begun: int) -> None:
+        if self.ledger_file.broken:
+            return  # the blocks stay charged in full; the error that broke it is on its way
         for number, reserved in blocks:
             used = min(self._whole_passes(begun), reserved)
             if used < reserved:
