@@ -36,6 +36,9 @@ ALLOWED = {
         "errors", "ledger", "randomness", "losses", "sampling", "mechanisms", "gradients", "inference", "posteriors",
         "accountants", "evidence",
     },
+    "audit": {
+        "errors", "ledger", "randomness", "losses", "sampling", "mechanisms", "gradients", "accountants", "training",
+    },
     "reports": {"errors", "accountants", "evidence", "evaluation", "posteriors", "ledger"},
     "commands": None,
     "estimators": None,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from tacit import __version__
-from tacit.commands import account, calibrate, demo, ledger
+from tacit.commands import account, audit, calibrate, demo, ledger
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("account")(account.account)
+app.command("audit")(audit.audit)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(ledger.app, name="ledger")
 
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line and return the exit code: 0, 2 for bad input, 130 when interrupted."""
+    """Run the command line and return the exit code: 0, 1 if an audit found a fault, 2 for bad input, 130 when interrupted."""
     try:
         return int(app(list(arguments), standalone_mode=False) or 0)
     except TacitError as error:
