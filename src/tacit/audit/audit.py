@@ -25,6 +25,7 @@ Timed = tuple[Finding, float]
 _DRAWS: dict[Effort, int] = {"quick": 400_000, "standard": 5_000_000, "deep": 20_000_000}
 _DECISIONS: dict[Effort, int] = {"quick": 150_000, "standard": 4_000_000, "deep": 20_000_000}
 _STEPS: dict[Effort, int] = {"quick": 500, "standard": 5_000, "deep": 20_000}
+_PROCESSES: dict[Effort, int] = {"quick": 1, "standard": 2, "deep": 4}
 _CLAIMED_STEPS = 200
 DELTA = 1e-5
 
@@ -49,9 +50,7 @@ def self_checks(effort: Effort = "standard") -> list[Check]:
     loud = subjects[0]
     checks: list[Check] = [
         lambda: check_replay(few_cases() if effort == "quick" else None),
-        lambda: check_noise(
-            subjects[:1] if effort == "quick" else subjects, _DRAWS[effort], 4 if effort == "deep" else 2
-        ),
+        lambda: check_noise(subjects[:1] if effort == "quick" else subjects, _DRAWS[effort], _PROCESSES[effort]),
         lambda: check_sampler(policies, _DECISIONS[effort]),
         lambda: check_recount(policies[:1] if effort == "quick" else policies),
         lambda: check_formulas(2_000 if effort == "quick" else 20_000),
@@ -74,7 +73,7 @@ def run_checks(run: Path, delta: float, effort: Effort = "standard") -> list[Che
     subject = subject_of(event, ledger.header.unit)
     checks += [
         check_replay,
-        lambda: check_noise([subject], _DRAWS[effort], 4 if effort == "deep" else 2),
+        lambda: check_noise([subject], _DRAWS[effort], _PROCESSES[effort]),
         lambda: check_sampler([subject.sampling], _DECISIONS[effort]),
         lambda: check_recount([subject.sampling]),
         lambda: check_canary(subject, ledger, delta, _STEPS[effort]),

@@ -81,7 +81,7 @@ def check_canary(subject: Subject, ledger: Ledger, delta: float, steps: int = 20
         f"{len(scores.drawn):,} times drawn, {len(scores.not_drawn):,} times not, in {steps:,} steps",
         scores.count,
         broke,
-        f"epsilon at least {lower:.4f} ({CONFIDENCE:.1%}), {share:.1%} of the claimed {claim:.4f}",
+        f"epsilon at least {lower:.4f} at {CONFIDENCE:.1%}, {share:.1%} of the claimed {claim:.4f}",
         ASSUMPTIONS,
     )
 

@@ -44,13 +44,14 @@ def check_noise(subjects: Sequence[Subject], draws: int = 5_000_000, processes: 
     trials += _named("normals", table, torch.float64)
     repeated = repeated_blocks(processes)
     broke = (*rejected(trials), *far_draws(), *repeated)
+    least = min(one.p_value for one in trials)
     off = max(abs(scale - 1) for scale in scales)
     return Finding(
         "noise",
         f"releases of empty samples, {len(trials)} tests; far tails; {processes} forked processes",
         total + table.size,
         broke,
-        f"scale within {off:.3%} of the ledger's, smallest p {min(one.p_value for one in trials):.2g}",
+        f"{total + table.size:,} draws: scale within {off:.3%} of the ledger's, smallest p {least:.2g}",
     )
 
 

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 from tacit.audit.canary import CONFIDENCE, LOUD, claimed_epsilon
@@ -37,7 +38,7 @@ def check_one_run(subject: Subject, ledger: Ledger, delta: float, canaries: int 
     return Finding("one run", f"{canaries} canaries, {steps} steps", canaries, broke, measured, WEAK, weak=True)
 
 
-def _run_scores(subject: Subject, steps: int, inside: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> torch.Tensor:
+def _run_scores(subject: Subject, steps: int, inside: NDArray[np.bool_]) -> torch.Tensor:
     width = len(inside)
     rows = (LOUD * torch.eye(width, dtype=torch.float64))[torch.from_numpy(inside)]
     scores = torch.zeros(width, dtype=torch.float64)
@@ -48,9 +49,8 @@ def _run_scores(subject: Subject, steps: int, inside: "np.ndarray[tuple[int], np
     return scores
 
 
-def right_guesses(
-    scores: torch.Tensor, inside: "np.ndarray[tuple[int], np.dtype[np.bool_]]", each: int
-) -> tuple[int, int]:
+def right_guesses(scores: torch.Tensor, inside: NDArray[np.bool_], each: int) -> tuple[int, int]:
+    """How many of the ``each`` highest scores were in and of the lowest out, among how many guesses."""
     order = scores.argsort().numpy()
     return int(inside[order[-each:]].sum() + (~inside[order[:each]]).sum()), 2 * each
 

@@ -51,7 +51,7 @@ def check_recount(policies: Sequence[SamplingPolicy] | None = None) -> Finding:
         f"{len(policies)} policies: a loop left early, a run that went on; {len(units)} clipping rules and units",
         releases,
         tuple(dict.fromkeys(broke)),
-        f"{releases} releases, each charged and on disk before its noise was drawn",
+        f"{releases} releases, each charged on disk before its noise was drawn",
     )
 
 
@@ -87,7 +87,7 @@ def watch_syncs() -> Iterator[Synced]:
     """Count how often files are synced while a run goes on."""
     seen, real = Synced(), os.fdatasync
 
-    def counting(file: int) -> None:
+    def counting(file: Any) -> None:
         real(file)
         seen.times += 1
 

@@ -125,7 +125,7 @@ def check_replay(cases: Sequence[Case] | None = None) -> Finding:
         for sentence in found:
             broke[sentence] = broke.get(sentence, 0) + 1
     sentences = tuple(f"{sentence} ({count} of {len(cases)} cases)" for sentence, count in broke.items())
-    moved = f"largest move {most:.4f} of what was charged for"
+    moved = f"{len(cases)} neighbours: largest move {most:.4f} of what was charged for"
     return Finding("replay", "neighbours, each with one hostile record more", len(cases), sentences, moved)
 
 

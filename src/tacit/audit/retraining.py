@@ -88,9 +88,10 @@ def _bound(seen: NDArray[np.float64], fresh: NDArray[np.float64], delta: float) 
 
 
 def _from_errors(missed: int, blamed: int, count: int, delta: float) -> float:
-    doubt = (1 - CONFIDENCE) / 4
-    most_missed, most_blamed = (
-        float(beta.ppf(1 - doubt, k + 1, count - k)) if k < count else 1.0 for k in (missed, blamed)
-    )
-    gain = 1 - delta - most_missed
-    return math.log(gain / most_blamed) if gain > 0 else 0.0
+    gain = 1 - delta - _most(missed, count)
+    return math.log(gain / _most(blamed, count)) if gain > 0 else 0.0
+
+
+def _most(errors: int, count: int) -> float:
+    """The largest error rate that so few errors allow; four such bounds share the doubt."""
+    return float(beta.ppf(1 - (1 - CONFIDENCE) / 4, errors + 1, count - errors)) if errors < count else 1.0

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line and return the exit code: 0, 1 if an audit found a fault, 2 for bad input, 130 when interrupted."""
+    """Run the command line and return the exit code: 0, 1 (an audit found a fault), 2 (bad input) or 130."""
     try:
         return int(app(list(arguments), standalone_mode=False) or 0)
     except TacitError as error:

@@ -14,6 +14,7 @@ from tacit.errors import InputError
 
 if TYPE_CHECKING:
     from tacit.audit import Finding
+    from tacit.audit.finding import Effort
 
 
 def audit(
@@ -29,7 +30,7 @@ def audit(
     check_delta(delta)
     from tacit.audit import perform, run_checks, self_checks
 
-    effort = "deep" if deep else "standard"
+    effort: Effort = "deep" if deep else "standard"
     checks = self_checks(effort) if run is None else run_checks(run, delta, effort)
     with nullcontext() if json else console.status("trying to break it ..."):
         found = list(perform(checks))
@@ -45,13 +46,12 @@ def audit(
 
 def _show(found: Sequence[tuple["Finding", float]], verdict: str) -> None:
     table = Table(title="Audit", title_justify="left", title_style="bold")
-    for column in ("check", "what was tried", "times", "what was measured", "seconds", "verdict"):
-        table.add_column(column, justify="right" if column in ("times", "seconds") else "left")
+    for column in ("check", "what was measured", "seconds", "verdict"):
+        table.add_column(column, justify="right" if column == "seconds" else "left")
     for finding, seconds in found:
         style = None if finding.held else "red"
         measured = finding.skipped or finding.measured
-        cells = (finding.check, finding.tried, f"{finding.times:,}", measured, f"{seconds:.1f}", finding.verdict)
-        table.add_row(*cells, style=style)
+        table.add_row(finding.check, measured, f"{seconds:.1f}", finding.verdict, style=style)
     console.print(table)
     for finding, _ in found:
         for sentence in finding.broke:
