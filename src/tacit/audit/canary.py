@@ -32,6 +32,7 @@ from tacit.training import DataSource
 LOUD = 1000.0  # times the clip norm
 CONFIDENCE = 0.999
 _CANARIES = 200
+_MOST = 10.0  # a leak beyond that is counted as this: broken enough, and accountants need not go to extremes
 ASSUMPTIONS = (
     "Gaussian outputs: a score is normal with the measured shift and noise, and steps are independent",
     "all units are treated alike, so that their scores may be pooled",
@@ -185,7 +186,7 @@ def surely_leaked(ledger: Ledger, leak: Leak, delta: float) -> float | None:
 def _leaking(event: SamplingEvent, leak: Leak) -> SamplingEvent:
     if isinstance(event, PosteriorSample):
         return event
-    factor = max(leak.shift_over_noise, 1e-6)
+    factor = min(max(leak.shift_over_noise, 1e-6), _MOST)
     queries = tuple(replace(query, noise_stddev=query.noise_stddev / factor) for query in event.queries)
     if isinstance(event, PoissonSample):
         return replace(event, queries=queries, probability=min(1.0, max(event.probability * leak.rate, 1e-12)))

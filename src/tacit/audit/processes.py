@@ -1,6 +1,7 @@
 """Does noise come twice? 16-byte blocks of noise from this process and from forked ones must all differ (F9)."""
 
 import os
+import signal
 import warnings
 
 import torch
@@ -8,6 +9,7 @@ import torch
 from tacit.randomness import Randomness
 
 _STEPS, _COORDINATES = 100, 16
+_ATTEMPTS, _PATIENCE = 5, 5
 
 
 def repeated_blocks(processes: int) -> tuple[str, ...]:
@@ -35,12 +37,23 @@ def _blocks(data: bytes) -> list[bytes]:
 
 
 def _in_child(source: Randomness) -> bytes:
+    """What a forked child releases. A fork beside other threads may hang through no fault of ours: then once more."""
+    for _ in range(_ATTEMPTS):
+        data = _fork(source)
+        if data:
+            return data
+    raise RuntimeError("no forked process came to an end; the audit of noise over processes was not made")
+
+
+def _fork(source: Randomness) -> bytes:
     reader, writer = os.pipe()
     with warnings.catch_warnings():  # newer Pythons warn about threads; the child only ciphers and leaves
         warnings.simplefilter("ignore")
         child = os.fork()
     if child == 0:
         try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(_PATIENCE)
             os.write(writer, _release(source))  # fits into a pipe
         finally:
             os._exit(0)

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -91,11 +92,8 @@ def watch_syncs() -> Iterator[Synced]:
         real(file)
         seen.times += 1
 
-    os.fdatasync = counting
-    try:
+    with patch.object(os, "fdatasync", counting):
         yield seen
-    finally:
-        os.fdatasync = real
 
 
 def _data(units: int = 100) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ import math
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,7 @@ class Outgoing:
     released: list[dict[str, Tensor]]
     queries: tuple[GaussianSumQuery, ...]
     denominator: float
+    drawn: list[list[int]]  # the units of each step: others must not be drawn because of one more
     stopped: str = ""
 
 
@@ -97,7 +98,11 @@ class Case:
     def data(self) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(2)
         inputs = torch.randn(SIZE, 4, generator=generator) * self.scale
-        return inputs, torch.randint(0, 2, (SIZE,), generator=generator)
+        labels = torch.randint(0, 2, (SIZE,), generator=generator)
+        alone = (
+            self.unit == UNITS["record of a microbatch"][0]
+        )  # one microbatch is not full, so that the added record has a companion
+        return (inputs[:-1], labels[:-1]) if alone else (inputs, labels)
 
     def neighbour(self) -> tuple[Tensor, Tensor]:
         """One unit more, or the last one replaced where the number of units is public."""
@@ -139,6 +144,7 @@ def every_case() -> list[Case]:
         for sampling in (poisson, full):
             cases.append(Case(sampling, CLIPPING["clip"], *_dealt(values), unit=unit, rows=rows))
             cases.append(Case(sampling, CLIPPING["clip"], [50.0, -20.0, 3.0, 9.0], unit=unit, rows=rows))
+    cases += [against_a_companion(full), against_a_companion(poisson)]
     cases += [Case(full, CLIPPING["clip"], [value] * 4) for value in HOSTILE]
     cases += [Case(full, CLIPPING["clip"], [100.0] * 4, label) for label in LABELS]
     cases += [
@@ -148,11 +154,20 @@ def every_case() -> list[Case]:
     return cases
 
 
+def against_a_companion(sampling: SamplingPolicy) -> Case:
+    """A record that turns its microbatch's mean around: twice the clip norm, the most that it can do."""
+    unit = UNITS["record of a microbatch"][0]
+    case = Case(sampling, CLIPPING["clip"], [0.0] * 4, scale=3.0, unit=unit)
+    inputs, labels = case.data()
+    return replace(case, record=(-2.5 * inputs[-1]).tolist(), label=int(labels[-1]))
+
+
 def few_cases() -> list[Case]:
     """A hundredth of a second each: enough to see most of what replays see."""
     poisson, full = SAMPLING["poisson"], SAMPLING["full batch"]
     return [
-        Case(poisson, CLIPPING["clip"], [1e4, 1.0, -2.0, 30.0], 1),
+        Case(poisson, CLIPPING["clip"], [1e4, 1.0, -2.0, 30.0], 1, scale=1e6),
+        Case(full, CLIPPING["clip"], [3.0, -2.0, 1.0, 5.0], 0),
         Case(full, CLIPPING["layers"], [math.nan, 1.0, -2.0, 30.0], 0),
         Case(full, CLIPPING["normalise"], [3e38, 1.0, -2.0, 30.0], 1),
         Case(full, CLIPPING["clip"], [50.0, -20.0, 3.0, 9.0], unit=Users(), rows=2),
@@ -181,6 +196,10 @@ def compare(case: Case, known: dict[str, Outgoing] | None = None) -> tuple[list[
         broke.append(f"one run stopped, the other not: {one.stopped or other.stopped}")
     if len(one.released) != len(other.released):
         broke.append("the number of releases differs")
+    if any(set(before) - set(after) for before, after in zip(one.drawn, other.drawn, strict=False)) or any(
+        len(set(after) - set(before)) > 1 for before, after in zip(one.drawn, other.drawn, strict=False)
+    ):
+        broke.append("one unit more changed which others were drawn")
     share = 0.0
     # what comes after an adaptive clip's first release follows that release, as adaptive composition allows
     last = 1 if isinstance(case.clipping, AdaptiveClip) else None
@@ -229,16 +248,18 @@ def outgoing(case: Case, data: tuple[Tensor, Tensor]) -> Outgoing:
             warnings.catch_warnings(record=True) as warned,
         ):
             warnings.simplefilter("always")
-            released, stopped = _release(case, data, Path(folder) / "ledger.jsonl")
+            released, drawn, stopped = _release(case, data, Path(folder) / "ledger.jsonl")
             files = {path.name: path.read_bytes() for path in Path(folder).iterdir() if "evidence" not in path.name}
             queries = read_ledger(folder).charges[0].event.queries
     finally:
         logging.getLogger().removeHandler(handler)
     words = said.getvalue() + "".join(str(one.message) for one in warned)
-    return Outgoing(files, words, released, queries, case.sampling.denominator, stopped)
+    return Outgoing(files, words, released, queries, case.sampling.denominator, drawn, stopped)
 
 
-def _release(case: Case, data: tuple[Tensor, Tensor], path: Path) -> tuple[list[dict[str, Tensor]], str]:
+def _release(
+    case: Case, data: tuple[Tensor, Tensor], path: Path
+) -> tuple[list[dict[str, Tensor]], list[list[int]], str]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
@@ -248,17 +269,18 @@ def _release(case: Case, data: tuple[Tensor, Tensor], path: Path) -> tuple[list[
         case.sampling, case.clipping, noise, STEPS, path, unit=case.unit, physical_batch=CHUNK, block=STEPS
     )
     engine = PrivateSum(losses, losses.params, plan, randomness=Randomness.seeded(11))
-    released = []
+    released, drawn = [], []
     try:
         for sample in engine.samples(_source(case, data), STEPS):
+            drawn.append([] if sample.units is None else sample.units.tolist())
             released.append(engine.release(sample, losses.params))
     except TacitError as error:
-        return released, f"{type(error).__name__}: {error}"
+        return released, drawn, f"{type(error).__name__}: {error}"
     except Exception as error:
-        return released, type(error).__name__
+        return released, drawn, type(error).__name__
     finally:
         engine.close()
-    return released, ""
+    return released, drawn, ""
 
 
 def _source(case: Case, data: tuple[Tensor, Tensor]) -> DataSource:

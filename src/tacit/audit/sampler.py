@@ -19,6 +19,7 @@ from tacit.sampling import SamplingPolicy
 Taken = NDArray[np.bool_]  # [steps, units]
 
 _LAGS = (1, 2, 3)
+_FEW = 4
 _QUERY = (GaussianSumQuery(1.0, 1.0),)
 
 
@@ -32,6 +33,9 @@ def check_sampler(policies: Sequence[SamplingPolicy], decisions: int = 4_000_000
         taken = draw_units(policy, units_of(policy, units), decisions // len(policies))
         trials += [replace(one, name=f"{one.name} ({name})") for one in sampling_trials(policy, taken)]
         broke += [f"{sentence} ({name})" for sentence in _exact_facts(policy, taken)]
+        if policy.neighbours == "add_remove":  # few units: samples are often empty, and must stay so
+            few = draw_units(policy, _FEW, decisions // len(policies) // 10)
+            trials += [replace(one, name=f"{one.name} ({name}, {_FEW} units)") for one in sampling_trials(policy, few)]
         broke += [f"{sentence} ({name})" for sentence in _others_stay(policy, units_of(policy, units))]
         measured.append(f"{name} {taken.mean() / rate:.4f}")
     return Finding(
@@ -74,12 +78,12 @@ def sampling_trials(policy: SamplingPolicy, taken: Taken) -> list[Trial]:
     if q == 1:
         return []
     independent = not isinstance(event, BallsInBinsStep | FixedSizeSample)
-    trials = [_single_units(taken, q)] if policy.steps_per_pass == 1 else []
+    trials = [_single_units(taken, q), _trend(taken, q)] if policy.steps_per_pass == 1 else []
     if independent:
         trials += [_rate(taken, q), _variance(taken, q)]
     if policy.steps_per_pass > 1:
         in_first = taken[:: policy.steps_per_pass]  # a unit's bins in different passes are independent
-        trials += [_rate(in_first, q), _variance(in_first, q), _single_units(in_first, q)]
+        trials += [_rate(in_first, q), _variance(in_first, q), _single_units(in_first, q), _trend(in_first, q)]
     centred = taken - q
     for lag in _LAGS:
         steps = lag * policy.steps_per_pass
@@ -101,6 +105,13 @@ def _single_units(taken: Taken, q: float) -> Trial:
     worst = int(np.argmin(p))
     found = f"unit {worst} was drawn {counts[worst]} times, {len(taken) * q:.0f} expected"
     return Trial("rate of single units", smallest(p), found)
+
+
+def _trend(taken: Taken, q: float) -> Trial:
+    """Does a unit's place decide how often it is drawn? Counts against places, centred."""
+    places = np.arange(taken.shape[1]) - (taken.shape[1] - 1) / 2
+    z = float(taken.sum(0) @ places) / math.sqrt(len(taken) * q * (1 - q) * float(places @ places))
+    return Trial("rate by place", two_sided(z), f"{z:.1f} standard errors from even")
 
 
 def _variance(taken: Taken, q: float) -> Trial:
