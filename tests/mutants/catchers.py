@@ -87,7 +87,7 @@ def sampler_long() -> Sequence[str]:
 
 def canary() -> Sequence[str]:
     subject = self_subjects()[0]
-    return broke(check_canary(subject, claimed_ledger(subject, 200), 1e-5, steps=1500))
+    return broke(check_canary(subject, claimed_ledger(subject, 200), 1e-5, steps=700))
 
 
 def recount() -> Sequence[str]:

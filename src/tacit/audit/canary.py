@@ -129,7 +129,7 @@ def _weights(subject: Subject, queries: Queries, norm: float) -> dict[str, float
 def measure(scores: Scores, subject: Subject, ledger: Ledger, confidence: float = CONFIDENCE) -> Leak:
     """One-sided bounds of rate, shift and noise, which hold together with the given confidence (union bound)."""
     doubt = (1 - confidence) / 3
-    queries = subject.claimed or subject_queries(subject)
+    queries = subject.claimed or ledger.charges[0].event.queries
     probability = recorded_rate(subject.sampling)
     drawn, silent = scores.drawn, scores.not_drawn
     rate = float(beta.ppf(doubt, len(drawn), len(silent) + 1)) if len(drawn) else 0.0
