@@ -16,5 +16,6 @@ def prove(effort: float) -> Iterator[Figure]:
     found = re.search(r"([\d.]+)% of the claimed", finding.measured)
     assert found is not None
     share = float(found.group(1))
-    yield Figure("audit", f"canary: sigma 1, q 0.05, T 200, delta 1e-5, {steps} steps", finding.times, len(finding.broke),
-                 finding.measured, "90 % of the theoretical epsilon", share >= 90 or effort < 0.5)  # fmt: skip
+    tried = f"canary: sigma 1, q 0.05, T 200, delta 1e-5, {steps} steps"
+    goal, held = "90 % of the theoretical epsilon", share >= 90 or effort < 0.5
+    yield Figure("audit", tried, finding.times, len(finding.broke), finding.measured, goal, held)

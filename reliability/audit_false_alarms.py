@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from reliability.figures import Figure, tries
-from tacit.audit import check_canary, check_noise, check_recount, check_replay, check_sampler
+from tacit.audit import Finding, check_canary, check_noise, check_recount, check_replay, check_sampler
 from tacit.audit.audit import perform, self_checks, self_subjects
 from tacit.audit.canary import claimed_ledger
 from tacit.audit.replay import few_cases
@@ -26,7 +26,7 @@ def prove(effort: float) -> Iterator[Figure]:
     )
 
 
-def fast_findings(number: int) -> Iterator:  # type: ignore[type-arg]
+def fast_findings(number: int) -> Iterator[Finding]:
     """All that involves chance, every time; what does not, now and then."""
     subjects = self_subjects()
     subject = subjects[number % len(subjects)]

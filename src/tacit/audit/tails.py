@@ -21,10 +21,17 @@ def far_draws() -> tuple[str, ...]:
     for name, draw in (("released", _released()), ("drawn", float(_at_the_call().normals(1)[0]))):
         if not abs(abs(draw) - _DRAW) < 1e-9:
             broke.append(f"far tail: a draw that lies {_DRAW:.3f} out was {name} as {abs(draw):.3f}")
-    ends = to_normals(torch.from_numpy(_FARTHEST.view(np.int64)), torch.empty(2, dtype=torch.float64)).tolist()
-    if not (min(ends) < -_RANGE and max(ends) > _RANGE):
-        broke.append(f"range: the farthest draws are {min(ends):.3f} and {max(ends):.3f}, not beyond {_RANGE:g}")
+    low, high = farthest_draws()
+    if not (low < -_RANGE and high > _RANGE):
+        broke.append(f"range: the farthest draws are {low:.3f} and {high:.3f}, not beyond {_RANGE:g}")
     return tuple(broke)
+
+
+def farthest_draws() -> tuple[float, float]:
+    """The ends of the range."""
+    words = torch.from_numpy(_FARTHEST.view(np.int64))
+    low, high = sorted(to_normals(words, torch.empty(2, dtype=torch.float64)).tolist())
+    return low, high
 
 
 def _released() -> float:
