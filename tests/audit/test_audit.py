@@ -10,7 +10,7 @@ import torch
 import tacit
 from tacit.audit import check_canary, check_formulas, check_one_run, check_records, check_recount, perform, self_checks
 from tacit.audit.audit import loudest_event, self_subjects
-from tacit.audit.canary import Leak, Scores, claimed_ledger, measure, surely_leaked
+from tacit.audit.canary import Leak, Moments, Scores, claimed_ledger, measure, surely_leaked
 from tacit.audit.finding import Trial, rejected
 from tacit.audit.formulas import simulated_delta
 from tacit.audit.noise import check_noise, released_noise
@@ -84,7 +84,9 @@ def test_bounds_hold_nearly_always():
     ledger = claimed_ledger(subject, 200)
     for _ in range(100):
         drawn = int(generator.binomial(20_000, 0.05))
-        scores = Scores(1 + generator.standard_normal(drawn), generator.standard_normal(20_000 - drawn))
+        scores = Scores(Moments(), Moments())
+        scores.drawn.add(1 + generator.standard_normal(drawn))
+        scores.not_drawn.add(generator.standard_normal(20_000 - drawn))
         leak = measure(scores, subject, ledger)
         assert leak.rate < 1 or leak.shift_over_noise < 1
     assert surely_leaked(ledger, Leak(1.0, 1.0, 1.0, 1.0), 1e-5) == pytest.approx(4.7661, abs=1e-3)

@@ -31,7 +31,8 @@ from tacit.training import DataSource
 
 LOUD = 1000.0  # times the clip norm
 CONFIDENCE = 0.999
-_CANARIES = 200
+_CANARIES, _MOST_CANARIES, _DRAWN = 200, 2000, 10  # more of them where few are drawn
+_MOST_NUMBERS = 40_000_000
 _MOST = 10.0  # a leak beyond that is counted as this: broken enough, and accountants need not go to extremes
 ASSUMPTIONS = (
     "Gaussian outputs: a score is normal with the measured shift and noise, and steps are independent",
@@ -39,16 +40,39 @@ ASSUMPTIONS = (
 )
 
 
+@dataclass(slots=True)
+class Moments:
+    """Count, sum and sum of squares of scores."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, scores: NDArray[np.float64]) -> None:
+        self.count += scores.size
+        self.total += float(scores.sum())
+        self.squares += float((scores**2).sum())
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count if self.count else 0.0
+
+    @property
+    def residue(self) -> float:
+        """The sum of squared deviations from the mean."""
+        return self.squares - self.count * self.mean**2
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What the canaries saw: the scores of steps at which they were drawn, and of those at which they were not."""
+    """What the canaries saw at steps at which they were drawn, and at those at which they were not."""
 
-    drawn: NDArray[np.float64]
-    not_drawn: NDArray[np.float64]
+    drawn: Moments
+    not_drawn: Moments
 
     @property
     def count(self) -> int:
-        return len(self.drawn) + len(self.not_drawn)
+        return self.drawn.count + self.not_drawn.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +103,7 @@ def check_canary(subject: Subject, ledger: Ledger, delta: float, steps: int = 20
     share = lower / claim if claim > 0 else 1.0
     return Finding(
         "canary",
-        f"{len(scores.drawn):,} times drawn, {len(scores.not_drawn):,} times not, in {steps:,} steps",
+        f"{scores.drawn.count:,} times drawn, {scores.not_drawn.count:,} times not, in {steps:,} steps",
         scores.count,
         broke,
         f"epsilon at least {lower:.4f} at {CONFIDENCE:.1%}, {share:.1%} of the claimed {claim:.4f}",
@@ -89,16 +113,16 @@ def check_canary(subject: Subject, ledger: Ledger, delta: float, steps: int = 20
 
 def canary_scores(subject: Subject, steps: int) -> Scores:
     """Run the engine on canaries alone and read every release as each of them would."""
-    units = units_of(subject.sampling, _CANARIES)
-    width = min(units, _CANARIES)  # more units than that stay silent
+    rare = min(_MOST_CANARIES, max(_CANARIES, round(_DRAWN / recorded_rate(subject.sampling))))
+    units = units_of(subject.sampling, rare)
+    width = max(2, min(units, rare, _MOST_NUMBERS // units))  # more units than that stay silent
     rows = 1 if subject.unit.unit == "record" else ROWS_OF_A_UNIT
     loud = torch.zeros(units, width, dtype=torch.float64)
     loud[:width] = LOUD * torch.eye(width, dtype=torch.float64)
     owners = np.repeat(np.arange(units), rows).tolist() if subject.unit.unit == "user" else None
     source = DataSource(loud.repeat_interleave(rows, 0), user_ids=owners)
     steps = -(-steps // subject.sampling.steps_per_pass) * subject.sampling.steps_per_pass
-    drawn: list[NDArray[np.float64]] = []
-    not_drawn: list[NDArray[np.float64]] = []
+    scores = Scores(Moments(), Moments())
     queries: Queries = ()
     with subject.engine(width, torch.float64, steps) as audited:
         for sample in audited.private.samples(source, steps):
@@ -110,9 +134,9 @@ def canary_scores(subject: Subject, steps: int) -> Scores:
             weights = _weights(subject, queries, norm)
             parts = [released[name].flatten() * weight for name, weight in weights.items()]
             score = torch.stack(parts).sum(0).numpy() * subject.sampling.denominator
-            drawn.append(score[present])
-            not_drawn.append(score[~present])
-    return Scores(np.concatenate(drawn), np.concatenate(not_drawn))
+            scores.drawn.add(score[present])
+            scores.not_drawn.add(score[~present])
+    return scores
 
 
 def _weights(subject: Subject, queries: Queries, norm: float) -> dict[str, float]:
@@ -132,21 +156,19 @@ def measure(scores: Scores, subject: Subject, ledger: Ledger, confidence: float 
     queries = subject.claimed or ledger.charges[0].event.queries
     probability = recorded_rate(subject.sampling)
     drawn, silent = scores.drawn, scores.not_drawn
-    rate = float(beta.ppf(doubt, len(drawn), len(silent) + 1)) if len(drawn) else 0.0
-    base = float(silent.mean()) if len(silent) else 0.0
-    residuals = np.concatenate([drawn - drawn.mean() if len(drawn) else drawn, silent - base])
-    degrees = max(1, len(residuals) - 2)
-    squares = float((residuals**2).sum())
+    rate = float(beta.ppf(doubt, drawn.count, silent.count + 1)) if drawn.count else 0.0
+    degrees = max(1, scores.count - 2)
+    squares = drawn.residue + silent.residue
     noise = math.sqrt(squares / float(chdtri(degrees, 1 - doubt)))  # the largest that so small a sum allows
-    shift = float(drawn.mean()) - base if len(drawn) else 0.0
-    error = noise * math.sqrt(1 / max(1, len(drawn)) + (1 / len(silent) if len(silent) else 0.0))
+    shift = drawn.mean - silent.mean if drawn.count else 0.0
+    error = noise * math.sqrt(1 / max(1, drawn.count) + (1 / silent.count if silent.count else 0.0))
     least = max(0.0, shift + float(ndtri(doubt)) * error) / noise
     z = merged_noise_multiplier(queries)
     exact = not isinstance(subject.sampling, PoissonSampling)
     return Leak(
         rate=1.0 if exact else rate / probability,
         shift_over_noise=least * z,
-        likely_rate=len(drawn) / scores.count / probability,
+        likely_rate=drawn.count / scores.count / probability,
         likely_shift_over_noise=shift / math.sqrt(squares / degrees) * z,
     )
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,8 @@ from tacit.sampling import SamplingPolicy
 Taken = NDArray[np.bool_]  # [steps, units]
 
 _LAGS = (1, 2, 3)
-_FEW = 4
+_FEW, _ENOUGH = 4, 300
+_MANY = 2000  # coincidences from which on a normal score is as good as counting
 _QUERY = (GaussianSumQuery(1.0, 1.0),)
 
 
@@ -33,8 +33,9 @@ def check_sampler(policies: Sequence[SamplingPolicy], decisions: int = 4_000_000
         taken = draw_units(policy, units_of(policy, units), decisions // len(policies))
         trials += [replace(one, name=f"{one.name} ({name})") for one in sampling_trials(policy, taken)]
         broke += [f"{sentence} ({name})" for sentence in _exact_facts(policy, taken)]
-        if policy.neighbours == "add_remove":  # few units: samples are often empty, and must stay so
-            few = draw_units(policy, _FEW, decisions // len(policies) // 10)
+        few_decisions = decisions // len(policies) // 10
+        if policy.neighbours == "add_remove" and few_decisions * rate > _ENOUGH:
+            few = draw_units(policy, _FEW, few_decisions)  # few units: samples are often empty, and must stay so
             trials += [replace(one, name=f"{one.name} ({name}, {_FEW} units)") for one in sampling_trials(policy, few)]
         broke += [f"{sentence} ({name})" for sentence in _others_stay(policy, units_of(policy, units))]
         measured.append(f"{name} {taken.mean() / rate:.4f}")
@@ -84,13 +85,12 @@ def sampling_trials(policy: SamplingPolicy, taken: Taken) -> list[Trial]:
     if policy.steps_per_pass > 1:
         in_first = taken[:: policy.steps_per_pass]  # a unit's bins in different passes are independent
         trials += [_rate(in_first, q), _variance(in_first, q), _single_units(in_first, q), _trend(in_first, q)]
-    centred = taken - q
     for lag in _LAGS:
         steps = lag * policy.steps_per_pass
         if steps < len(taken):
-            trials.append(_products(f"lag of {steps} steps", centred[steps:], centred[:-steps], q))
+            trials.append(_products(f"lag of {steps} steps", taken[steps:], taken[:-steps], q))
     if not isinstance(event, FixedSizeSample):
-        trials.append(_products("neighbouring units", centred[:, 1:], centred[:, :-1], q))
+        trials.append(_products("neighbouring units", taken[:, 1:], taken[:, :-1], q))
     return trials
 
 
@@ -125,9 +125,14 @@ def _variance(taken: Taken, q: float) -> Trial:
     return Trial("variance of the size", min(1.0, p), f"{found:.4f} of n q (1-q)")
 
 
-def _products(name: str, one: NDArray[np.floating[Any]], other: NDArray[np.floating[Any]], q: float) -> Trial:
-    z = float((one * other).sum()) / (q * (1 - q) * math.sqrt(one.size))
-    return Trial(name, two_sided(z), f"correlation {z / math.sqrt(one.size):.2g}")
+def _products(name: str, one: Taken, other: Taken, q: float) -> Trial:
+    """Do two decisions that should be independent coincide too often, or too rarely?"""
+    both, expected = int((one & other).sum()), one.size * q * q
+    found = f"{both} coincidences, {expected:.0f} expected"
+    if expected < _MANY:  # pairs that share a decision make the count vary by 1 + 2q more than a binomial one
+        return Trial(name, float(_binomial(both, one.size, q * q)) ** (1 / (1 + 2 * q)), found)
+    z = (both - q * (float(one.sum()) + float(other.sum())) + expected) / (q * (1 - q) * math.sqrt(one.size))
+    return Trial(name, two_sided(z), found)
 
 
 def _binomial(count: NDArray[np.int64] | int, tries: int, q: float) -> NDArray[np.float64]:

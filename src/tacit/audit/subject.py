@@ -35,6 +35,7 @@ from tacit.sampling import (
 )
 from tacit.training import PrivateSum, TrainingPlan
 
+_MOST_UNITS = 100_000
 ROWS_OF_A_UNIT = 2  # where a unit has several
 
 
@@ -123,7 +124,8 @@ def _policy(event: SamplingEvent) -> SamplingPolicy:
         case PoissonSample(probability=q):
             return PoissonSampling(q, expected_size=1.0)  # the denominator divides signal and noise alike
         case FixedSizeSample(size=size, population=population):
-            return FixedSizeSampling(size, population)
+            smaller = min(1.0, _MOST_UNITS / population)  # the same rate from fewer units, for the sake of memory
+            return FixedSizeSampling(max(1, round(size * smaller)), round(population * smaller))
         case BallsInBinsStep(bins=bins):
             return BallsInBinsSampling(bins, expected_size=1.0)
         case _:
