@@ -59,8 +59,8 @@ def lowest_epsilon(canaries: int, guesses: int, right: int, delta: float, doubt:
     """The largest epsilon under which so many right guesses have at most probability ``doubt``; by bisection.
 
     Example:
-        >>> round(lowest_epsilon(1000, 200, 200, 1e-5, 0.05), 2)
-        3.37
+        >>> round(lowest_epsilon(100, 100, 100, 0.0, 0.05), 3)
+        3.493
     """
     low, high = 0.0, 20.0
     if _at_most(canaries, guesses, right, 0.0, delta) > doubt:
