@@ -45,7 +45,9 @@ def prove(effort: float) -> Iterator[Figure]:
 
 
 def hostile(chance: random.Random) -> tuple[list[float], int, float]:
-    values = [chance.choice((*HOSTILE, chance.uniform(-100, 100))) for _ in range(4)]
+    """Half of the records hold numbers only: one that is none adds nothing, whatever the rest."""
+    numbers = [chance.uniform(-100, 100) * chance.choice((0.01, 1.0)) for _ in range(4)]
+    values = numbers if chance.random() < 0.5 else [chance.choice((*HOSTILE, number)) for number in numbers]
     return values, chance.choice(LABELS), chance.choice(SCALES)
 
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from tacit.audit.canary import CONFIDENCE, LOUD, claimed_epsilon
+from tacit.audit.canary import CONFIDENCE, claimed_epsilon, loudness
 from tacit.audit.finding import Finding
 from tacit.audit.subject import Subject
 from tacit.ledger import Ledger
@@ -40,7 +40,7 @@ def check_one_run(subject: Subject, ledger: Ledger, delta: float, canaries: int 
 
 def _run_scores(subject: Subject, steps: int, inside: NDArray[np.bool_]) -> torch.Tensor:
     width = len(inside)
-    rows = (LOUD * torch.eye(width, dtype=torch.float64))[torch.from_numpy(inside)]
+    rows = (loudness(subject) * torch.eye(width, dtype=torch.float64))[torch.from_numpy(inside)]
     scores = torch.zeros(width, dtype=torch.float64)
     with subject.engine(width, torch.float64, steps) as audited:
         for sample in audited.private.samples(DataSource(rows), steps):
