@@ -82,7 +82,7 @@ def sampler() -> Sequence[str]:
 
 
 def sampler_long() -> Sequence[str]:
-    return broke(check_sampling([SAMPLING_POLICIES["poisson"]], 50_000_000))
+    return broke(check_sampling([SAMPLING_POLICIES["poisson"]], 5_000_000))
 
 
 def canary() -> Sequence[str]:
@@ -206,7 +206,7 @@ CATCHERS: dict[str, Catcher] = {
     "audit: noise of groups": noise_groups,
     "audit: noise, 5e6 draws": noise_long,
     "audit: sampler": sampler,
-    "audit: sampler, 5e7 decisions": sampler_long,
+    "audit: sampler, 5e6 decisions": sampler_long,
     "audit: canary": canary,
     "audit: ledger": recount,
     "audit: accountants": formulas,

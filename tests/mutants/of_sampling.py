@@ -112,7 +112,7 @@ MUTANTS = [
     Mutant("records taken in order", "F2", lambda: [swap(PoissonSampling, "draws", in_order)], "audit: sampler"),
     Mutant("q 20 % high", "F2", poisson(higher), "audit: sampler"),
     Mutant("q 20 % high, seen by a canary", "F2", poisson(higher), "audit: canary"),
-    Mutant("q 2 % high", "F2", poisson(slightly_higher), "audit: sampler, 5e7 decisions", slow=True),
+    Mutant("q 2 % high", "F2", poisson(slightly_higher), "audit: sampler, 5e6 decisions"),
     Mutant("draws depend on the number of units", "F2", poisson(from_the_end), "audit: sampler"),
     Mutant("draws depend on the number of units, replayed", "F2", poisson(from_the_end), "audit: replay"),
     Mutant("the last unit is always drawn", "F2", poisson(always_the_last), "audit: sampler"),

@@ -26,7 +26,7 @@ from tacit.mechanisms import ClipRecords, GaussianNoise
 from tacit.sampling import PoissonSampling
 from tacit.training import TrainingPlan, train
 
-_SIZE, _STEPS, _RATE, _MULTIPLIER = 20, 10, 0.5, 1.5
+_SIZE, _STEPS, _RATE, _MULTIPLIER = 20, 20, 0.5, 1.0
 
 
 def check_retraining(models: int = 400, delta: float = 1e-5) -> Finding:
