@@ -36,6 +36,9 @@ ALLOWED = {
         "errors", "ledger", "randomness", "losses", "sampling", "mechanisms", "gradients", "inference", "posteriors",
         "accountants", "evidence", "distributed",
     },
+    "audit": {
+        "errors", "ledger", "randomness", "losses", "sampling", "mechanisms", "gradients", "accountants", "training",
+    },
     "reports": {"errors", "accountants", "evidence", "evaluation", "posteriors", "ledger"},
     "pate": {"errors", "ledger", "randomness", "accountants"},
     "reproduction": {"errors"},
