@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tacit.accountants import Budget
-from tacit.ledger import Ledger, read_ledger
+from tacit.accountants import Budget, BudgetGate
+from tacit.ledger import Charge, GaussianSumQuery, Ledger, read_ledger
 from tacit.mechanisms import ClipRecords, GaussianNoise
 from tacit.posteriors import Posterior, RegressionPrediction, predict
 from tacit.randomness import Randomness
@@ -16,6 +16,7 @@ from tacit.runs.problem import Problem
 from tacit.runs.spread import Spread, release_spread
 from tacit.sampling import PoissonSampling, Records, Users
 from tacit.tables import Encoded
+from tacit.tables.recipes import spread_event
 from tacit.training import DataSource, EvidencePlan, TrainingPlan, train
 
 PHYSICAL_BATCH = 4096  # rows of a table are small
@@ -48,6 +49,18 @@ def training_plan(problem: Problem, ledger: str | Path, budget: Budget | None = 
         schedule="fixed" if budget is None else "adaptive",
         assumptions=problem.schema.assumptions,
     )
+
+
+def check_budget(problem: Problem, plan: TrainingPlan) -> None:
+    """Refuse a run that a shared budget cannot pay to its end, before it spends a part of it."""
+    if plan.budget is None or not Path(plan.ledger).exists():
+        return
+    settings = problem.recipe
+    step = plan.sampling.event((GaussianSumQuery(1.0, settings.noise_multiplier),))
+    charges = [Charge(step, settings.steps)]
+    if settings.spread_noise is not None:
+        charges.append(Charge(spread_event(settings.spread_noise), 1))
+    BudgetGate(plan.budget)(read_ledger(plan.ledger), charges)
 
 
 def fit(

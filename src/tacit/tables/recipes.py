@@ -12,6 +12,7 @@ docs/tables.md has the measurements behind the constants.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from tacit.accountants import check_delta, gaussian_mu, get_accountant
@@ -100,6 +101,7 @@ def default_delta(units: int) -> float:
     return 10.0 ** min(-5, math.floor(math.log10(0.1 / units)))
 
 
+@lru_cache(maxsize=64)
 def recipe(facts: Facts) -> Recipe:
     """The settings for a table of this size at this budget.
 
@@ -222,9 +224,10 @@ _DRAWS_WHY: dict[Method, str] = {
 
 
 def _warnings(facts: Facts, snr: float) -> tuple[str, ...]:
-    if snr >= ENOUGH:
+    enough = ENOUGH if facts.model == "linear" else ENOUGH / 4  # not every weight of a network matters
+    if snr >= enough:
         return ()
     return (
-        f"too little data for this epsilon: signal to noise is {snr:.0f}, below {ENOUGH:g}; expect a poor model, or "
-        f"use about {math.ceil(facts.units * ENOUGH / snr / 100) * 100:,} records, fewer columns, more epsilon",
+        f"too little data for this epsilon: signal to noise is {snr:.0f}, below {enough:g}; expect a poor model, or "
+        f"use about {math.ceil(facts.units * enough / snr / 100) * 100:,} records, fewer columns, more epsilon",
     )
