@@ -146,6 +146,37 @@ def test_an_interrupted_run_goes_on_and_costs_no_more(tacit, patients, few_steps
     assert tacit("train", patients / "patients.csv", "--resume", "--out", patients / "run")[0] == 2
 
 
+def test_a_run_that_crashed_late_keeps_what_was_paid_for(tacit, patients, few_steps, monkeypatch):
+    from tacit.training import chains
+
+    advance, count = chains.Chains.advance, [0]
+
+    def stop(self, gradient):
+        count[0] += 1
+        advance(self, gradient)
+        if count[0] in (80, 95):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(chains.Chains, "advance", stop)
+    arguments = (
+        patients / "patients.csv",
+        "--schema",
+        patients / "schema.toml",
+        "--epsilon",
+        1,
+        "--out",
+        patients / "run",
+    )
+    assert tacit("train", *arguments)[0] == 130
+    checkpoint = patients / "run" / "checkpoint.safetensors"
+    kept = checkpoint.read_bytes()
+    assert tacit("train", *arguments, "--resume")[0] == 130
+    checkpoint.write_bytes(kept)  # as if the machine had died before the later one was written
+    said = told(tacit, *arguments, "--resume", "--public-test", patients / "new.csv")
+    assert {row["accountant"]: row for row in said["guarantees"]}["pld"]["epsilon"] <= 1
+    assert said["evaluation"]["accuracy"] > 0.8
+
+
 def test_several_runs_share_a_budget_until_it_is_spent(tacit, patients, few_steps):
     common = (patients / "patients.csv", "--schema", patients / "schema.toml", "--budget", patients / "all.jsonl")
     code, _, err = tacit("train", *common, "--epsilon", 1, "--out", patients / "first")

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -220,9 +219,8 @@ def _train(
 
 
 def _test_data(path: Path, facts: "RunFacts") -> "Encoded":
-    """Public test data, read by the same schema, record by record."""
-    schema = replace(facts.problem.schema, unit="record", records=facts.problem.schema.units)
-    return encode(read_table(path), schema, facts.problem.target)
+    """Public test data, read by the same schema."""
+    return encode(read_table(path), facts.problem.schema, facts.problem.target, public=True)
 
 
 def _copy_ledger(shared: Path, own: Path) -> None:
