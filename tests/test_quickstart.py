@@ -54,7 +54,7 @@ def test_adult_is_trained_as_printed(shell, data_folder):
     assert done.returncode == 0, done.stderr
     accuracy = float(done.stdout.split("How good: ")[1].split("%")[0])
     error = float(done.stdout.split("calibration error ")[1].split(";")[0])
-    assert accuracy > 85.2  # 85.7 on average, 0.1 from run to run
+    assert accuracy > 85.2  # about 85.8, 0.1 from run to run
     assert error < 0.015
 
 
@@ -65,14 +65,18 @@ def test_the_python_of_the_quickstart_runs(capsys):
 
 
 def test_the_declared_schema_of_adult_makes_the_features_of_the_loader(data_folder, tmp_path):
+    from dataclasses import replace
+
     import numpy as np
 
     from tacit.data import load_adult
-    from tacit.tables import encode, read_schema, read_table
+    from tacit.tables import Ignored, encode, read_schema, read_table
 
     names = re.search(r"NAMES=(\S+)", TEXT).group(1)
     (tmp_path / "adult.csv").write_text(f"{names}\n{(data_folder / 'adult' / 'adult.data').read_text()}")
-    found = encode(read_table(tmp_path / "adult.csv"), read_schema(ROOT / "examples" / "adult.schema.toml"), "income")
+    schema = read_schema(ROOT / "examples" / "adult.schema.toml")
+    columns = tuple(column if isinstance(column, Ignored) else replace(column, weight=1.0) for column in schema.columns)
+    found = encode(read_table(tmp_path / "adult.csv"), replace(schema, columns=columns), "income")
     loaded = load_adult(data_folder)
     assert (found.targets == loaded.train_labels.numpy()).all()
     np.testing.assert_allclose(np.sort(found.inputs, axis=1), np.sort(loaded.train_inputs.numpy(), axis=1), atol=1e-6)

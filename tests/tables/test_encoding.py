@@ -63,6 +63,16 @@ def test_every_feature_has_a_name_and_its_declared_place():
     assert [found[i]["smoker"] for i in range(3)] == [1, -1, 0]
 
 
+def test_a_weight_lets_a_column_count_more():
+    from dataclasses import replace
+
+    heavy = replace(SCHEMA, columns=(replace(SCHEMA.columns[0], weight=2.0), *SCHEMA.columns[1:]))
+    plain, weighed = (encode_inputs(table(ROWS), schema, "ill").astype(float) for schema in (SCHEMA, heavy))
+    ratio = (weighed / weighed[:, :1]) / np.where(plain == 0, 1, plain / plain[:, :1])
+    assert ratio[0, 1:4].tolist() == pytest.approx([2, 0, 2])
+    assert ratio[0, 5] == pytest.approx(1)
+
+
 def test_an_unknown_level_sets_nothing_and_is_not_missing():
     one = encode_inputs(table([("30", "0", "1", "chef", "yes", "no")]), SCHEMA, "ill")[0]
     found = dict(zip(feature_names(SCHEMA, "ill"), one, strict=True))

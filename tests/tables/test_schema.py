@@ -104,6 +104,7 @@ def test_a_constant_column_and_one_of_identifiers_are_ignored():
         ({"columns": [{"name": "x", "kind": "category", "levels": ["a", "a"]}]}, "declared twice"),
         ({"columns": [{"name": "x", "kind": "flag", "yes": ["a"], "no": ["A"]}]}, "yes and no"),
         ({"columns": [{"name": "x", "kind": "flag", "may_be_missing": "no"}]}, "true or false"),
+        ({"columns": [{"name": "x", "kind": "flag", "weight": 0}]}, "weight must be"),
         ({"columns": [], "records": -1}, "whole number"),
         ({"columns": [], "unit": 3}, "unit must be"),
     ],

@@ -155,7 +155,7 @@ def _encode_number(values: NDArray[np.float64], column: Number) -> NDArray[np.fl
 
 def _with_missing(parts: list[NDArray[np.generic]], missing: NDArray[np.bool_], column: Feature) -> NDArray[np.float64]:
     parts = [*parts, missing[:, None]] if column.may_be_missing else parts
-    return np.concatenate([part.astype(np.float64) for part in parts], axis=1)
+    return column.weight * np.concatenate([part.astype(np.float64) for part in parts], axis=1)
 
 
 def _places(text: list[str], levels: tuple[str, ...]) -> NDArray[np.int64]:
