@@ -16,6 +16,7 @@ _HOME = {
                                    "percentile_curve"],
     "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "StorageError",
                      "TacitError"],
+    "tacit.estimators": ["PrivateClassifier", "PrivateRegressor"],
     "tacit.evaluation": ["Convergence", "Coverage", "LeakageCheck", "Reliability", "Scores", "convergence", "coverage",
                          "leakage_check", "reliability", "scores", "separation"],
     "tacit.evidence": ["Evidence", "load_evidence"],
@@ -27,13 +28,14 @@ _HOME = {
     "tacit.ledger": ["Charge", "FixedSizeSample", "GaussianSumQuery", "Ledger", "LedgerFile", "LedgerHeader",
                      "PoissonSample", "PosteriorSample", "merged_noise_multiplier", "read_ledger"],
     "tacit.likelihoods": ["Bernoulli", "Categorical", "Gaussian", "HeteroscedasticGaussian", "LearnedGaussian",
-                          "Poisson"],
+                          "Poisson", "ScaleMixture"],
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
     "tacit.posteriors": ["SWAG", "Draws", "DropoutPosterior", "GaussianPosterior", "Point", "Prediction",
                          "RegressionPrediction", "combine", "load_posterior", "predict"],
     "tacit.randomness": ["Randomness"],
     "tacit.sampling": ["BallsInBinsSampling", "FixedSizeSampling", "Microbatches", "PoissonSampling", "Records",
                        "Users"],
+    "tacit.tables": ["Category", "Flag", "Number", "Schema", "Table", "read_schema", "read_table"],
     "tacit.training": ["DataSource", "EvidencePlan", "IndividualFilter", "PrivateGradient", "Run", "TrainingPlan",
                        "hybrid", "one_posterior_sample", "private_temperature", "train"],
 }  # fmt: skip
@@ -75,6 +77,8 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.errors import RefusedError as RefusedError
     from tacit.errors import StorageError as StorageError
     from tacit.errors import TacitError as TacitError
+    from tacit.estimators import PrivateClassifier as PrivateClassifier
+    from tacit.estimators import PrivateRegressor as PrivateRegressor
     from tacit.evaluation import Convergence as Convergence
     from tacit.evaluation import Coverage as Coverage
     from tacit.evaluation import LeakageCheck as LeakageCheck
@@ -129,6 +133,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.likelihoods import HeteroscedasticGaussian as HeteroscedasticGaussian
     from tacit.likelihoods import LearnedGaussian as LearnedGaussian
     from tacit.likelihoods import Poisson as Poisson
+    from tacit.likelihoods import ScaleMixture as ScaleMixture
     from tacit.mechanisms import AdaptiveClip as AdaptiveClip
     from tacit.mechanisms import ClipGroups as ClipGroups
     from tacit.mechanisms import ClipLayers as ClipLayers
@@ -152,6 +157,13 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.sampling import PoissonSampling as PoissonSampling
     from tacit.sampling import Records as Records
     from tacit.sampling import Users as Users
+    from tacit.tables import Category as Category
+    from tacit.tables import Flag as Flag
+    from tacit.tables import Number as Number
+    from tacit.tables import Schema as Schema
+    from tacit.tables import Table as Table
+    from tacit.tables import read_schema as read_schema
+    from tacit.tables import read_table as read_table
     from tacit.training import DataSource as DataSource
     from tacit.training import EvidencePlan as EvidencePlan
     from tacit.training import IndividualFilter as IndividualFilter
