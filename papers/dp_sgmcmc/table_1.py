@@ -15,12 +15,12 @@ from tacit.reproduction import Work
 
 RUNS = 5  # with fresh noise each
 AT_099 = Recipe(
-    0.99, 1e-5, 60_000, batch=4096, steps=110, mean_noise=30.0, moment_noise=12.0, ridge=0.3, learning_rate=3000.0,
+    0.99, 1e-5, 60_000, batch=4096, steps=110, mean_noise=30.0, moment_noise=12.0, ridge=0.3, learning_rate=2000.0,
     keep_last=20,
 )  # fmt: skip
 AT_022 = Recipe(
-    0.22, 1e-5, 60_000, batch=4096, steps=110, mean_noise=120.0, moment_noise=48.0, ridge=1.0, learning_rate=1000.0,
-    keep_last=40,
+    0.22, 1e-5, 60_000, batch=4096, steps=110, mean_noise=120.0, moment_noise=48.0, ridge=1.0, learning_rate=600.0,
+    keep_last=20,
 )  # fmt: skip
 SVHN = Recipe(
     3.0, 1e-6, 10_000, batch=2000, steps=110, mean_noise=12.0, moment_noise=5.0, ridge=1.0, learning_rate=1000.0,
