@@ -15,7 +15,7 @@ from tacit.reproduction import Work
 
 RUNS = 5  # with fresh noise each
 AT_099 = Recipe(
-    0.99, 1e-5, 60_000, batch=4096, steps=110, mean_noise=30.0, moment_noise=12.0, ridge=0.3, learning_rate=2000.0,
+    0.99, 1e-5, 60_000, batch=4096, steps=110, mean_noise=30.0, moment_noise=12.0, ridge=0.3, learning_rate=3000.0,
     keep_last=20,
 )  # fmt: skip
 AT_022 = Recipe(
