@@ -32,6 +32,7 @@ ALLOWED = {
     "inference": {"errors", "losses", "posteriors"},
     "evaluation": {"errors", "posteriors"},
     "data": {"errors"},
+    "features": {"errors", "ledger", "randomness", "mechanisms", "accountants"},
     "training": {
         "errors", "ledger", "randomness", "losses", "sampling", "mechanisms", "gradients", "inference", "posteriors",
         "accountants", "evidence", "distributed",

@@ -20,6 +20,7 @@ _HOME = {
     "tacit.evaluation": ["Convergence", "Coverage", "LeakageCheck", "Reliability", "Scores", "convergence", "coverage",
                          "leakage_check", "reliability", "scores", "separation"],
     "tacit.evidence": ["Evidence", "load_evidence"],
+    "tacit.features": ["Scattering", "StatisticsPlan", "Whitening", "private_statistics"],
     "tacit.gradients": ["gradient_distances", "replace_batch_norm"],
     "tacit.inference": ["PSGLD", "SGD", "SGHMC", "SGLD", "SGNHT", "Adam", "BoundedBernoulli", "BoundedLogistic",
                         "CyclicalStep", "DecreasingStep", "FixedStep", "FlatPrior", "FullRank", "GaussianPrior",
@@ -92,6 +93,10 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.evaluation import separation as separation
     from tacit.evidence import Evidence as Evidence
     from tacit.evidence import load_evidence as load_evidence
+    from tacit.features import Scattering as Scattering
+    from tacit.features import StatisticsPlan as StatisticsPlan
+    from tacit.features import Whitening as Whitening
+    from tacit.features import private_statistics as private_statistics
     from tacit.gradients import gradient_distances as gradient_distances
     from tacit.gradients import replace_batch_norm as replace_batch_norm
     from tacit.inference import PSGLD as PSGLD
