@@ -92,7 +92,8 @@ def slow() -> None:
 
 
 def reliability() -> None:
-    run(BIN / "python", "-m", "reliability", "--write", "docs/reliability.md")
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    run(BIN / "python", "-m", "reliability", "--jobs", "2", "--write", "docs/reliability.md")
 
 
 def audit_dependencies() -> None:

@@ -4,11 +4,10 @@ import random
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 
 from reliability.figures import Figure, tries
 from tacit.audit.replay import CLIPPING, HOSTILE, LABELS, SAMPLING, SCALES, UNITS, Case, Outgoing, check_replay, compare
-from tacit.commands.breast_cancer import UPPER_BOUNDS, features
+from tacit.tables import Category, Number, Schema, Table, encode_inputs
 
 
 def prove(effort: float) -> Iterator[Figure]:
@@ -51,12 +50,20 @@ def hostile(chance: random.Random) -> tuple[list[float], int, float]:
     return values, chance.choice(LABELS), chance.choice(SCALES)
 
 
+COLUMNS = tuple(Number(f"x{high:g}", 0.0, high, how) for high, how in ((0.1, "linear"), (10.0, "sqrt"), (1e4, "log")))
+SCHEMA = Schema((*COLUMNS, Category("y", ("no", "yes"))), dataset="made up", records=6, target="y")
+
+
 def outliers(times: int) -> Figure:
     """An outlier must not change the features of other rows: bounds are declared, not taken from data."""
     generator = np.random.default_rng(3)
     lost = 0
     for _ in range(times):
-        rows = generator.uniform(0, 1, (6, len(UPPER_BOUNDS))) * UPPER_BOUNDS
-        outlier = np.full((1, len(UPPER_BOUNDS)), generator.choice([1e9, -1e9, 0.0, 1e300]))
-        lost += not torch.equal(features(np.concatenate([rows, outlier]))[:6], features(rows))
+        rows = generator.uniform(0, 1, (6, len(COLUMNS))) * [column.high for column in COLUMNS]
+        outlier = np.full((1, len(COLUMNS)), generator.choice([1e9, -1e9, 0.0, 1e300, np.nan, np.inf]))
+        lost += not np.array_equal(features(np.concatenate([rows, outlier]))[:6], features(rows))
     return Figure("F15", "an outlier more: features of the other rows", times, lost)
+
+
+def features(rows: np.ndarray) -> np.ndarray:
+    return encode_inputs(Table({column.name: rows[:, place] for place, column in enumerate(COLUMNS)}), SCHEMA, "y")

@@ -61,8 +61,9 @@ def copied(table_run, tmp_path):
 
 def ledger_of(folder, *charges, **header):
     with LedgerFile(folder / "ledger.jsonl", LedgerHeader(dataset="mine", dataset_size=1000, **header)) as file:
-        file.plan(sum(charge.steps for charge in charges))
-        file.reserve(charges)
+        if charges:
+            file.plan(sum(charge.steps for charge in charges))
+            file.reserve(charges)
     return folder
 
 

@@ -6,6 +6,7 @@ must have been charged for at least as many, and the charge must have been synce
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -67,20 +68,19 @@ class Count:
     releases: int = 0
     broke: list[str] = field(default_factory=list)
 
-    def compare(self, source: Randomness, path: Path, synced: "Synced", before: int = 0) -> None:
+    def compare(self, source: Randomness, path: Path, synced: "Counter[int]", before: int = 0) -> None:
         """At any time: charged on disk >= released, and every line of the ledger synced."""
         self.releases = before + source._calls["noise"]
         ledger = read_ledger(path)
         if ledger.steps < self.releases:
             self.broke.append("more releases than the ledger was charged for")
-        lines = len(verify_ledger(path).records)
-        if synced.times < lines:
-            self.broke.append(f"the ledger was not synced to disk for each of its records ({synced.times} of {lines})")
+        lines, times = len(verify_ledger(path).records), synced[path.stat().st_ino]
+        if times < lines:
+            self.broke.append(f"the ledger was not synced to disk for each of its records ({times} of {lines})")
 
 
-@dataclass(slots=True)
-class Synced:
-    times: int = 0
+Synced = Counter[int]
+"""How often each file, known by its inode, was synced."""
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def watch_syncs() -> Iterator[Synced]:
 
     def counting(file: Any) -> None:
         real(file)
-        seen.times += 1
+        seen[os.fstat(file).st_ino] += 1
 
     with patch.object(os, "fdatasync", counting):
         yield seen
