@@ -194,9 +194,11 @@ def test_the_demo_reaches_what_it_promises(tacit, tmp_path):
     )
     assert {path.name for path in (tmp_path / "demo").iterdir()} == {
         "patients.csv", "new-patients.csv", "draft.toml", "schema.toml", "run", "predictions.csv", "demo.png",
+        "bundle",
     }  # fmt: skip
     assert {path.name for path in (tmp_path / "demo" / "run").iterdir()} == {
         "run.json", "ledger.jsonl", "ledger.jsonl.head", "posterior.safetensors", "evaluation.json",
+        "artefacts.json", "report.html",
     }  # fmt: skip
     replayed = json.loads(tacit("account", tmp_path / "demo" / "run", "--json")[1])
     assert replayed["guarantees"] == result["guarantees"]

@@ -170,9 +170,13 @@ class _Outcome:
         )
         _say(f"\n[bold]5.[/] What did it cost? Every accountant reads the ledger of {self.folder / 'run'}:")
         _run("account", self.folder / "run", "--delta", f"{DELTA:g}")
+        _say("\n[bold]6.[/] Show it to others: one page for people who will never run it, and a bundle that may leave.")
+        _run("report", self.folder / "run")
+        _run("release", self.folder / "run", "--out", self.folder / "bundle")
         _say(
-            f"\n[bold]{self.folder}/[/] holds the tables, the run, the predictions and demo.png. The runs of the other "
-            "splits were thrown away: to release all of them would cost ten times as much."
+            f"\n[bold]{self.folder}/[/] holds the tables, the run with its page (run/report.html), the predictions, "
+            "demo.png and the bundle. The runs of the other splits were thrown away: to release all of them would cost "
+            "ten times as much."
         )
 
 

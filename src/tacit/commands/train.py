@@ -15,7 +15,7 @@ from tacit.errors import InputError, TacitError
 from tacit.tables import Method, Schema, Table, default_delta, encode, public_schema, read_schema, read_table
 
 if TYPE_CHECKING:
-    from tacit.accountants import Guarantee, Refusal
+    from tacit.reports import Headline
     from tacit.runs import Fitted, RunFacts, RunFolder
     from tacit.tables import Encoded
     from tacit.training import TrainingPlan
@@ -180,6 +180,7 @@ def _train(
     explain: bool, resume: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from tacit.accountants import Budget
+    from tacit.release import write_manifest
     from tacit.runs import Predictor, check_budget, fit, training_plan
 
     problem = facts.problem
@@ -215,6 +216,7 @@ def _train(
         predictor = Predictor(problem, fitted.posterior, fitted.spread)
         folder.write_json(folder.evaluation, evaluate(predictor, test, public_test))
     folder.checkpoint.unlink(missing_ok=True)
+    write_manifest(folder.path, [folder.posterior.name, folder.facts.name], ledger=ledger)
     _finish(folder, facts, fitted, quiet)
 
 
@@ -297,6 +299,7 @@ def _explain(facts: "RunFacts") -> None:
 
 def _finish(folder: "RunFolder", facts: "RunFacts", fitted: "Fitted", quiet: bool) -> None:
     from tacit.accountants import guarantees
+    from tacit.reports import headline
 
     results = guarantees(fitted.ledger, facts.problem.delta)
     evaluation = _read_json(folder.evaluation)
@@ -306,7 +309,7 @@ def _finish(folder: "RunFolder", facts: "RunFacts", fitted: "Fitted", quiet: boo
              "run": facts.to_json()}
         )  # fmt: skip
         return
-    for line in _summary(folder, facts, results, evaluation):
+    for line in _summary(folder, facts, headline(fitted.ledger, results), evaluation):
         console.print(line, highlight=False, soft_wrap=True)
 
 
@@ -317,21 +320,17 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 
 def _summary(
-    folder: "RunFolder", facts: "RunFacts", results: "list[Guarantee | Refusal]", evaluation: dict[str, Any] | None
+    folder: "RunFolder", facts: "RunFacts", said: "Headline", evaluation: dict[str, Any] | None
 ) -> Iterator[str]:
     """What a person wants to know at the end."""
-    from tacit.accountants import Guarantee, attack_probability
-
     problem = facts.problem
     who = "anybody's record" if problem.schema.unit == "record" else "all records of any one user"
-    bounds = [result for result in results if isinstance(result, Guarantee) and result.is_bound]
-    if bounds:
-        best = min(bounds, key=lambda result: result.epsilon)
-        chance = attack_probability(best.epsilon, best.delta)
+    best = said.guarantee
+    if best is not None and best.is_bound and said.attack is not None:
         yield (
             f"[bold]Privacy[/]: epsilon {best.epsilon:.3f} at delta {best.delta:g} ({best.accountant}, {best.unit}). "
-            f"Whoever sees the model and knows everything else can tell with a chance of at most {chance:.0%} whether "
-            f"{who} was in the data; 50% is guessing."
+            f"Whoever sees the model and knows everything else guesses right with a chance of at most "
+            f"{said.attack:.1%} whether {who} was in the data; 50% is a coin."
         )
         for sentence in best.assumptions:
             yield f"  - {sentence}"
@@ -343,7 +342,7 @@ def _summary(
     yield from _how_good(problem.task, evaluation)
     yield (
         f"[bold]{folder.path}/[/] holds the model, the ledger and run.json ({facts.seconds:g} s). Next: "
-        f"tacit predict {folder.path} NEW.csv --out predictions.csv"
+        f"tacit predict {folder.path} NEW.csv --out predictions.csv, tacit report {folder.path}"
     )
 
 
