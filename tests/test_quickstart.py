@@ -39,16 +39,16 @@ def shell(tmp_path):
     return run
 
 
-@pytest.mark.slow
 def test_a_newcomer_gets_from_a_table_to_a_statement(shell):
     done = shell("\n".join(blocks("bash")))
     assert done.returncode == 0, done.stderr
     assert "Privacy: epsilon 1.0" in done.stdout or "Privacy: epsilon 0.9" in done.stdout
     assert "probability benign" in done.stdout
     assert "upper bound" in done.stdout
+    assert "report.html" in done.stdout
+    assert "released: epsilon" in done.stdout
 
 
-@pytest.mark.slow
 def test_adult_is_trained_as_printed(shell, data_folder):
     done = shell("\n".join(blocks("bash adult")))
     assert done.returncode == 0, done.stderr
