@@ -5,18 +5,7 @@ import math
 
 import pytest
 
-from tacit.commands.app import run
 from tacit.ledger import Charge, LedgerFile, LedgerHeader
-
-
-@pytest.fixture
-def tacit(capsys):
-    def call(*arguments):
-        code = run([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

@@ -7,21 +7,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
 
-from tacit.commands.app import run
 from tacit.commands.breast_cancer import patients_schema, split, write_table
 from tacit.evidence import check_bound, evidence_path, load_evidence
 from tacit.ledger import read_ledger
 from tacit.tables import Flag, Number, Schema, Table, recipes, schema_text
-
-
-@pytest.fixture
-def tacit(capsys):
-    def call(*arguments):
-        code = run([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """How results are printed: one JSON object, or one table that a person reads."""
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,25 +9,14 @@ from rich.console import Console
 from rich.table import Table
 
 from tacit.accountants import Guarantee, Refusal, attack_probability
+from tacit.reports.finite import finite
 
 console = Console()
 
 
 def print_json(value: dict[str, Any]) -> None:
     """Plain JSON on standard output; an infinite epsilon becomes null, which every parser reads."""
-    typer.echo(json.dumps(_finite(value), indent=2))
-
-
-def _finite(value: Any) -> Any:
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case dict():
-            return {name: _finite(item) for name, item in value.items()}
-        case list() | tuple():
-            return [_finite(item) for item in value]
-        case _:
-            return value
+    typer.echo(json.dumps(finite(value), indent=2))
 
 
 def guarantee_table(results: Sequence[Guarantee | Refusal], title: str) -> Table:

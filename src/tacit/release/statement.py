@@ -1,6 +1,5 @@
 """The privacy statement: what is guaranteed, to whom, on what it rests, and how to check it."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from tacit.accountants import Budget, Guarantee, Refusal, attack_probability, guarantees
 from tacit.ledger import Charge, Head, Ledger
 from tacit.release.gate import headline
+from tacit.reports.finite import finite
 
 FORMAT = 1
 PRIVATE_NUMBERS = (
@@ -75,7 +75,7 @@ class PrivacyStatement:
         if self.diagnostics:
             numbers = {kind: [one.to_json() for one in said] for kind, said in self.diagnostics.items()}
             found["private_diagnostics"] = {"what": PRIVATE_NUMBERS, **numbers}
-        return dict(_finite(found))
+        return dict(finite(found))
 
 
 def _at_declared_maximum(ledger: Ledger, delta: float) -> float | None:
@@ -88,19 +88,6 @@ def _at_declared_maximum(ledger: Ledger, delta: float) -> float | None:
         return None
     whole = Ledger(ledger.header, (*ledger.charges, Charge(events[0], missing)), ledger.planned_steps, ledger.runs)
     return headline(guarantees(whole, delta)).epsilon
-
-
-def _finite(value: Any) -> Any:
-    """An infinite epsilon becomes null, which every parser reads."""
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case dict():
-            return {name: _finite(item) for name, item in value.items()}
-        case list() | tuple():
-            return [_finite(item) for item in value]
-        case _:
-            return value
 
 
 def in_words(facts: Mapping[str, Any]) -> str:

@@ -1,16 +1,16 @@
 """A report as data: the same content, with numbers as numbers where the page has pictures."""
 
 import json
-import math
 from dataclasses import asdict
 from typing import Any
 
 from tacit.reports.content import Block, Commands, Paragraph, Picture, Points, Report, Section, Table, Terms
+from tacit.reports.finite import finite
 
 
 def to_json(report: Report) -> str:
     """Plain JSON; a number that is not finite becomes null, which every parser reads."""
-    return json.dumps(_finite(to_data(report)), indent=2) + "\n"
+    return json.dumps(finite(to_data(report)), indent=2) + "\n"
 
 
 def to_data(report: Report) -> dict[str, Any]:
@@ -54,15 +54,3 @@ def _block(block: Block) -> dict[str, Any]:
             return {"commands": list(lines)}
         case Picture(name, title, description, drawing):
             return {"picture": name, "title": title, "description": description, "data": asdict(drawing)}
-
-
-def _finite(value: Any) -> Any:
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case dict():
-            return {name: _finite(item) for name, item in value.items()}
-        case list() | tuple():
-            return [_finite(item) for item in value]
-        case _:
-            return value
