@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.data.files import data_folder, read_original
+from tacit.data.files import Original, data_folder
 
 _SHA256 = {
     "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
@@ -40,11 +40,12 @@ _BINS = {
     12: (10, 20, 30, 36, 40, 41, 45, 50, 55, 60),
 }
 _COLUMNS = 15
+_PLACE = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 
 
 @dataclass(frozen=True, slots=True)
 class TableData:
-    """Features [n, d], each row of norm 1, and labels [n]."""
+    """Features [n, d], each row of norm 1, and labels [n]: classes, or numbers to predict."""
 
     train_inputs: Tensor
     train_labels: Tensor
@@ -52,14 +53,16 @@ class TableData:
     test_labels: Tensor
 
 
-def load_adult(folder: str | Path | None = None) -> TableData:
+def load_adult(folder: str | Path | None = None, *, download: bool = False) -> TableData:
     """Whether a person earns more than 50,000 dollars: 32,561 rows for training and 16,281 for testing.
 
     Args:
         folder: where ``adult/adult.data`` and ``adult/adult.test`` lie; by default the folder that TACIT_DATA names.
+        download: fetch what is not there.
     """
     place = data_folder(folder, "adult")
-    parts = [_table(read_original(place / name, digest).decode("ascii")) for name, digest in _SHA256.items()]
+    originals = [Original(name, digest, urls=(_PLACE + name,)) for name, digest in _SHA256.items()]
+    parts = [_table(original.read(place, download).decode("ascii")) for original in originals]
     return TableData(*parts[0], *parts[1])
 
 

@@ -1,6 +1,6 @@
 """MNIST and Fashion-MNIST from their original files, in the folder that the environment variable TACIT_DATA names."""
 
-import gzip
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.data.files import data_folder, read_original
+from tacit.data.archives import gunzip
+from tacit.data.files import Original, data_folder
+from tacit.errors import InputError
 
 _FILES = (
     "train-images-idx3-ubyte.gz",
@@ -30,11 +32,19 @@ _SHA256 = {
         "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
     ),
 }
+_PLACES = {
+    "mnist": (
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    ),
+    "fashion-mnist": ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+}
+_MOST = 1 << 26  # bytes of a file once unpacked; the largest has 47 million
 
 
 @dataclass(frozen=True, slots=True)
 class ImageData:
-    """Images as bytes [n, 1, height, width] and labels [n]."""
+    """Images as bytes [n, channels, height, width] and labels [n]."""
 
     train_images: Tensor
     train_labels: Tensor
@@ -42,33 +52,40 @@ class ImageData:
     test_labels: Tensor
 
 
-def load_mnist(folder: str | Path | None = None) -> ImageData:
+def load_mnist(folder: str | Path | None = None, *, download: bool = False) -> ImageData:
     """60,000 training and 10,000 test digits.
 
     Args:
         folder: where ``mnist/*.gz`` lie; by default the folder that TACIT_DATA names.
+        download: fetch what is not there.
     """
-    return _load("mnist", folder)
+    return _load("mnist", folder, download)
 
 
-def load_fashion_mnist(folder: str | Path | None = None) -> ImageData:
+def load_fashion_mnist(folder: str | Path | None = None, *, download: bool = False) -> ImageData:
     """60,000 training and 10,000 test pictures of clothes, in the form of MNIST: inputs that a digit model cannot know.
 
     Args:
         folder: where ``fashion-mnist/*.gz`` lie; by default the folder that TACIT_DATA names.
+        download: fetch what is not there.
     """
-    return _load("fashion-mnist", folder)
+    return _load("fashion-mnist", folder, download)
 
 
-def _load(name: str, folder: str | Path | None) -> ImageData:
+def _load(name: str, folder: str | Path | None, download: bool) -> ImageData:
     place = data_folder(folder, name)
-    arrays = [_read(place / file, digest) for file, digest in zip(_FILES, _SHA256[name], strict=True)]
+    arrays = []
+    for file, digest in zip(_FILES, _SHA256[name], strict=True):
+        original = Original(file, digest, urls=tuple(url + file for url in _PLACES[name]))
+        arrays.append(read_idx(gunzip(original.read(place, download), _MOST, file), file))
     return ImageData(*(torch.from_numpy(array if array.ndim == 1 else array[:, None]) for array in arrays))
 
 
-def _read(path: Path, digest: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]":
-    """An idx file, checked against its published digest before it is unpacked."""
-    data = gzip.decompress(read_original(path, digest))
-    dimensions = data[3]
-    shape = np.frombuffer(data, ">u4", dimensions, offset=4).astype(int)
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape(shape).copy()
+def read_idx(data: bytes, name: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]":
+    """An idx file of bytes: two zeros, the type 8, the number of dimensions, each of them, then the values."""
+    dimensions = data[3] if len(data) >= 4 and data[:3] == b"\0\0\x08" else 0
+    start = 4 + 4 * dimensions
+    shape = [int(size) for size in np.frombuffer(data[4:start], ">u4")] if dimensions and len(data) >= start else []
+    if not shape or math.prod(shape) != len(data) - start:
+        raise InputError(f"{name} is not an idx file of bytes, or not a whole one")
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape).copy()
