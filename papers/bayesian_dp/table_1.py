@@ -18,4 +18,4 @@ def reproduce(work: Work) -> None:
         cifar10_rows(work)
     if work.wants("MNIST"):
         mnist_rows(work)
-    work.note("the paper's estimator rests on Student's t, which is no bound; individual numbers rest on held-out probes")
+    work.note("the paper's estimator rests on Student's t, which is no bound; individual ones rest on held-out probes")

@@ -17,17 +17,18 @@ from tacit.tables import Recipe
 REPEATS = 5
 
 
-def measure_table(work: Work, table: Table, epsilon: float, method: str, clip_norm: float | None = None) -> None:
-    """``clip_norm`` is set against the rule's, to see what it does; the rate follows the rule for the clip it has."""
-    title = table.name.capitalize()
-    name = f"{title}, {method}, epsilon {epsilon:g}" + ("" if clip_norm is None else f", clip {clip_norm:g}")
+def measure_table(work: Work, tables: list[Table], epsilon: float, method: str, clip_norm: float | None = None) -> None:
+    """One run on each table. ``clip_norm`` takes the place of the rule's; the rate follows the rule for it."""
+    clip = "" if clip_norm is None else f", clip {clip_norm:g}"
+    name = f"{tables[0].name.capitalize()}, {method}, epsilon {epsilon:g}{clip}"
     if not work.lacks(f"{name}: accuracy"):
         return
-    settings = table.settings(epsilon, "sgld" if method == "SGLD" else "vi")
+    settings = tables[0].settings(epsilon, "sgld" if method == "SGLD" else "vi")
     if clip_norm is not None:
         settings = _with_clip(settings, clip_norm)
     work.note(f"{name}: clip {settings.clip_norm:g}, rate {settings.learning_rate:.3g}, {settings.steps} steps")
-    found = [_run(work, table, settings, method, name, number) for number in range(1 if work.quick else REPEATS)]
+    chosen = list(enumerate(tables[: 1 if work.quick else None]))
+    found = [_run(work, table, settings, method, name, first=number == 0) for number, table in chosen]
     work.measure(f"{name}: accuracy", statistics.fmean(found))
 
 
@@ -38,7 +39,7 @@ def _with_clip(settings: Recipe, clip_norm: float) -> Recipe:
     return replace(settings, clip_norm=clip_norm, snr=snr, learning_rate=min(25 * snr, cap * 300) / steps)
 
 
-def _run(work: Work, table: Table, settings: Recipe, method: str, name: str, number: int) -> float:
+def _run(work: Work, table: Table, settings: Recipe, method: str, name: str, *, first: bool) -> float:
     model, places = table.model(), []
 
     def folder(_: str) -> Path:
@@ -48,7 +49,7 @@ def _run(work: Work, table: Table, settings: Recipe, method: str, name: str, num
     build = table.sgld if method == "SGLD" else table.variational
     few = 500 if work.quick else None
     probes = (table.data.test_inputs[:few], table.data.test_labels[:few])
-    evidence = tacit.EvidencePlan(probes=probes, probe_every=1 if method == "SGLD" else 5) if number == 0 else None
+    evidence = tacit.EvidencePlan(probes=probes, probe_every=1 if method == "SGLD" else 5) if first else None
     run = replace(table, folder=folder).train(build(settings, model), settings, name, evidence=evidence)
     if evidence is not None:
         measure_privacy(work, name, run.ledger, places[-1])

@@ -22,13 +22,12 @@ BATCHES, RATES = (128, 256, 512, 1024), (0.1, 0.25, 0.5)
 def noise_multiplier(method: str, batch: int, rate: float) -> float:
     if method == "DP-SGD":
         return NOISE
-    return sgld_noise_multiplier(
-        rate / SIZE, batch_size=batch, dataset_size=SIZE, clip_norm=CLIP_NORM, temperature=0.5
-    )
+    return sgld_noise_multiplier(rate / SIZE, batch_size=batch, dataset_size=SIZE, clip_norm=CLIP_NORM, temperature=0.5)
 
 
 def epsilon(method: str, batch: int, rate: float) -> float:
-    sample = tacit.PoissonSample(batch / SIZE, (tacit.GaussianSumQuery(CLIP_NORM, noise_multiplier(method, batch, rate)),))
+    query = tacit.GaussianSumQuery(1.0, noise_multiplier(method, batch, rate))
+    sample = tacit.PoissonSample(batch / SIZE, (query,))
     [found] = tacit.guarantees(tacit.Ledger.planned([tacit.Charge(sample, _steps(batch))]), DELTA, only=["pld"])
     return found.epsilon
 

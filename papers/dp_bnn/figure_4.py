@@ -53,8 +53,11 @@ def _measure(work: Work, name: str, bands: list[Band], tests: list[Data]) -> Non
     work.measure(f"{name}: NLL", statistics.fmean(gaussian_nll(one.mean, one.stddev.square(), y) for one, y in pairs))
     inside = (((y >= one.interval[0]) & (y <= one.interval[1])).float().mean() for one, y in pairs)
     work.measure(f"{name}: 95 % interval holds, %", 100 * statistics.fmean(float(share) for share in inside))
-    work.measure(f"{name}: noise in the data, sd", statistics.fmean(float(one.data_uncertainty.sqrt().mean()) for one in found))
-    work.measure(f"{name}: not knowing, sd", statistics.fmean(float(one.posterior_uncertainty.sqrt().mean()) for one in found))
+    for kind, variances in (
+        ("noise in the data", [one.data_uncertainty for one in found]),
+        ("not knowing", [one.posterior_uncertainty for one in found]),
+    ):
+        work.measure(f"{name}: {kind}, sd", statistics.fmean(float(each.sqrt().mean()) for each in variances))
 
 
 def _draw(work: Work, bands: dict[str, Band], x: Tensor, y: Tensor) -> None:

@@ -191,7 +191,7 @@ def each_draw(model: nn.Module, posterior: Any, inputs: Tensor) -> Tensor:
 
 
 def measure_calibration(work: Work, wanted: Iterable[Setting]) -> None:
-    """Accuracy and calibration of every line; the MCE over all bins, as the paper's, and over those that say something."""
+    """Accuracy and calibration; the MCE over all bins, as the paper's, and over those that say something."""
     for setting in wanted:
         names = ["accuracy", "ECE", "MCE", "MCE of bins with 25 records", *(["epsilon"] if setting.private else [])]
         if not work.lacks(*(f"{setting.name}: {name}" for name in names)):

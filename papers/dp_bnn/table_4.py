@@ -1,4 +1,4 @@
-"""Paper N, table 4: calibration of SGLD, MC dropout and SGD on MNIST with the CNN, private and not, with and without prior.
+"""Paper N, table 4: calibration of SGLD, MC dropout and SGD on MNIST with the CNN, private or not, with prior or none.
 
 Bayes by Backprop, which the paper's table leaves out, is measured beside them.
 """

@@ -1,4 +1,4 @@
-"""Paper N, section C.1 with the MLP (two hidden layers of 1200): what table 4 says of the CNN, for its other network."""
+"""Paper N, section C.1: what table 4 says of the CNN, for its other network, the MLP with two hidden layers of 1200."""
 
 from dp_bnn.mnist import BAYESIAN, measure_calibration, settings
 
