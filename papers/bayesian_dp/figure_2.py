@@ -25,6 +25,8 @@ PAIRS, FEW, EPSILON = 1_000, 2_000, 0.5
 def reproduce(work: Work) -> None:
     kinds = {"MNIST": digits, "Adult": incomes, "MNIST, learnt by heart": by_heart}
     checks = {name: check(work) for name, check in kinds.items() if work.wants(name)}
+    if not checks:
+        return
     figure, axes = plt.subplots(1, len(checks), figsize=(6 * len(checks), 4), squeeze=False)
     for panel, (name, check) in zip(axes[0], checks.items(), strict=True):
         work.measure(f"{name}: p of equal means (Welch)", check.welch)

@@ -17,6 +17,8 @@ EASY, HARD = 2, 3
 def reproduce(work: Work) -> None:
     chosen = [Setting("mlp", method, True, private) for private in (False, True) for method in BAYESIAN]
     fits = {setting: fit(work, setting) for setting in chosen if work.wants(setting.name)}
+    if not fits:
+        return
     digits = {"easy 2": _digit(fits, EASY, best=True), "hard 3": _digit(fits, HARD, best=False)}
     for name, (truth, index) in digits.items():
         for setting, found in fits.items():

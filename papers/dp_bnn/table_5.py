@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from dp_bnn.mnist import BAYESIAN, DRAWS, SIZE, Setting, build_method, build_network, losses, train_privately
+from safetensors.torch import load_file
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -64,7 +65,7 @@ def _tried(name: str, data: ImageData) -> dict[str, float]:
         "general weight prior": _works(
             lambda: build(build_network("cnn", drop), losses, tacit.LaplacePrior(0.1)), name, data
         ),
-        "numbers kept per weight": _kept(posterior),
+        "numbers kept per weight": _kept(posterior, sum(p.numel() for p in cnn.parameters())),
     }
     if name != "SGLD":  # a sampler is its own optimizer
         adam = tacit.Adam(1e-3)
@@ -108,11 +109,13 @@ def _train(build: Callable[[], Any], name: str, data: ImageData, steps: int = 2)
         return train_privately(build(), noise, data, ledger, steps, keep=steps).posterior
 
 
-def _kept(posterior: Any) -> float:
-    """Numbers per weight that predicting with 100 draws needs."""
-    if isinstance(posterior, tacit.Draws):
-        return float(DRAWS)
-    return 2.0 if isinstance(posterior, tacit.GaussianPosterior) else 1.0
+def _kept(posterior: Any, weights: int) -> float:
+    """Numbers per weight in the file that predicting with 100 draws needs; a sampler keeps every draw."""
+    with tempfile.TemporaryDirectory() as folder:
+        posterior.save(Path(folder) / "posterior.safetensors")
+        numbers = sum(value.numel() for value in load_file(Path(folder) / "posterior.safetensors").values())
+    draws = DRAWS / len(posterior) if isinstance(posterior, tacit.Draws) else 1.0
+    return draws * numbers / weights
 
 
 def _slowness(name: str, data: ImageData, rounds: int, steps: int) -> float:

@@ -12,6 +12,8 @@ from typing import Any
 
 from tacit.reproduction.expectation import Expectation, Item, Verdict
 
+_EARLIER = "are of an earlier try"
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -64,8 +66,8 @@ class Work:
         earlier = json.loads(path.read_text())
         if (earlier["item"], earlier["seed"], earlier["quick"]) == (self.item.key, self.seed, self.quick):
             self._values = {result["row"]: result["ours"] for result in earlier["results"]}
-            self.notes = earlier["notes"]
-            self.note(f"{len(self._values)} rows are of an earlier try, {earlier['environment']['date']}")
+            self.notes = [sentence for sentence in earlier["notes"] if not sentence.endswith(_EARLIER)]
+            self.note(f"{len(self._values)} rows, the last of {earlier['environment']['date']}, {_EARLIER}")
 
     def lacks(self, *rows: str) -> bool:
         """Whether any of these rows was asked for and is not there yet from an earlier try."""
