@@ -4,8 +4,12 @@
     python3 dev.py test     set up and pass the tests: ruff, mypy, pytest
     python3 dev.py slow     set up and run the slow tests as well
     python3 dev.py reliability   set up, try to break every promise of docs/failure-modes.md, print the table
+    python3 dev.py audit-dependencies   ask the advisory database about every locked version (needs a network)
+    python3 dev.py sbom     print a CycloneDX bill of materials of what is locked
+    python3 dev.py lock     write requirements.lock anew from constraints.txt
 
-Standard library only. The environment lies in .venv; it is made anew when what it is made from changes.
+Standard library only. The environment lies in .venv; it is made anew when what it is made from changes. Nothing is
+installed whose hash is not in requirements.lock.
 """
 
 import hashlib
@@ -19,28 +23,44 @@ ROOT = Path(__file__).resolve().parent
 HOME = ROOT / ".venv"
 BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
 STAMP = HOME / "made-from"
+CPU = "requirements-cpu.lock"
 
 
 def made_from() -> str:
     """What the environment depends on."""
-    parts = [(ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt")]
+    parts = [(ROOT / name).read_bytes() for name in ("pyproject.toml", "requirements.lock", CPU)]
     return hashlib.sha256(b"\0".join([sys.version.encode(), *parts])).hexdigest()
 
 
 def set_up() -> None:
     if STAMP.exists() and STAMP.read_text() == made_from():
         return
-    print("setting up .venv (a few minutes the first time) ...", flush=True)
+    print("setting up .venv (a few minutes the first time) ...", file=sys.stderr, flush=True)
     venv.create(HOME, with_pip=True, clear=True)
-    # torch first and pinned: left to a resolver, a newer torch would bring gigabytes of CUDA packages.
-    pip("torch==2.13.0")
-    pip("--editable", ".[test]")
+    # The CPU build of torch where there is one; else the ordinary build, which outside Linux is the same.
+    pip("--require-hashes", "--requirement", CPU, may_fail=True)
+    # Without dependencies: the lock names all that is needed, and the ordinary torch would bring gigabytes of CUDA.
+    pip("--require-hashes", "--only-binary", ":all:", "--requirement", "requirements.lock")
+    pip("--no-build-isolation", "--editable", ".")  # built by the locked setuptools, not by one fetched for it
     STAMP.write_text(made_from())
+    check_torch()
 
 
-def pip(*what: str) -> None:
-    command = [BIN / "python", "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-    run(*command, "--constraint", "constraints.txt", *what)
+def pip(*what: str, may_fail: bool = False) -> None:
+    command = [BIN / "python", "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps", *what]
+    if may_fail:
+        subprocess.run(command, cwd=ROOT, capture_output=True)
+    else:
+        run(*command)
+
+
+def check_torch() -> None:
+    if subprocess.run([BIN / "python", "-c", "import torch"], capture_output=True).returncode:
+        sys.exit(
+            "torch does not start: this package index offers only its CUDA build, without whose libraries (gigabytes) "
+            f"it cannot run. Give pip an index with the CPU build and remove {HOME}, or install the libraries with\n"
+            f"    {BIN / 'python'} -m pip install torch==2.13.0\nand repeat the command."
+        )
 
 
 def run(*command: "str | Path") -> None:
@@ -75,8 +95,29 @@ def reliability() -> None:
     run(BIN / "python", "-m", "reliability", "--write", "docs/reliability.md")
 
 
+def audit_dependencies() -> None:
+    """In an environment of its own: the auditor must not change what it audits."""
+    home = ROOT / ".venv-audit"
+    if not home.exists():
+        venv.create(home, with_pip=True)
+        run(home / BIN.name / "python", "-m", "pip", "install", "-qq", "pip-audit==2.10.1")
+    # strict: a package that the database cannot be asked about is a failure, not a pass.
+    run(home / BIN.name / "pip-audit", "--strict", "--disable-pip", "--require-hashes", "-r", "requirements.lock")
+
+
+def sbom() -> None:
+    run(BIN / "python", "tools/sbom.py")
+
+
+def lock() -> None:
+    run(BIN / "python", "tools/lock.py")
+
+
 def main() -> None:
-    tasks = {"demo": demo, "test": test, "slow": slow, "reliability": reliability}
+    tasks = {
+        "demo": demo, "test": test, "slow": slow, "reliability": reliability,
+        "audit-dependencies": audit_dependencies, "sbom": sbom, "lock": lock,
+    }  # fmt: skip
     if len(sys.argv) != 2 or sys.argv[1] not in tasks:
         sys.exit(__doc__)
     set_up()

@@ -101,7 +101,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--homogeneous", type=int, default=300)
     parser.add_argument("--mixed", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--seed", type=int, nargs="+", default=[0], help="so many ledgers of each sort for each of them"
+    )
     parser.add_argument("--worst", type=int, default=8, help="how many of the worst cases to print")
     parser.add_argument("--write", type=Path, help="the Markdown file whose section is replaced")
     options = parser.parse_args()
@@ -113,15 +115,16 @@ def main() -> None:
         ("mixed, few rare steps", few, options.mixed),
     )
     for name, draw, number in surveys:
-        rng = np.random.default_rng(options.seed)
-        rows.append(report(name, [answer(draw(rng)) for _ in range(number)], options.worst))
+        generators = [np.random.default_rng(seed) for seed in options.seed]
+        rows.append(report(name, [answer(draw(rng)) for rng in generators for _ in range(number)], options.worst))
     head = [
         "| ledgers | number | median ms | 90 % ms | most ms | over 50 ms | too wide | widest, of what is promised |",
         "|---" * 8 + "|",
     ]
     title = "Random ledgers: processor time of one thread for one certified bracket (0.01 % or 1e-6 is promised)."
     if options.write:
-        text = f"{title}\n{versions('numpy', 'scipy')}.\n\n" + "\n".join(head + rows)
+        seeds = "Seeds " + ", ".join(str(seed) for seed in options.seed)
+        text = f"{title}\n{seeds}; {versions('numpy', 'scipy')}.\n\n" + "\n".join(head + rows)
         write_section(options.write, "survey", text)
 
 

@@ -1,8 +1,8 @@
 """Paper M, figure 3: test accuracy on Adult against epsilon, delta = 1e-5, for every method, with error bars.
 
 The paper shows curves without numbers, at delta = 1e-4, which is above 1/n and refused here. Its claim that DP-SGLD
-"becomes the standard SGLD" from epsilon .08 on is the row to look at: at temperature 1 it does not; a tempered
-posterior comes close from about .5.
+"becomes the standard SGLD" from epsilon .08 on is the row to look at: at temperature 1 it does not; a tempered one
+comes close from about .5.
 """
 
 import statistics

@@ -14,10 +14,13 @@ _HOME = {
                           "calibrate_probability", "calibrate_steps", "guarantees"],
     "tacit.accountants.bayesian": ["BayesianAccountant", "IndividualAccountant", "individual_epsilons",
                                    "percentile_curve"],
-    "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "TacitError"],
+    "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "StorageError",
+                     "TacitError"],
+    "tacit.estimators": ["PrivateClassifier", "PrivateRegressor"],
     "tacit.evaluation": ["Convergence", "Coverage", "LeakageCheck", "Reliability", "Scores", "convergence", "coverage",
                          "leakage_check", "reliability", "scores", "separation"],
     "tacit.evidence": ["Evidence", "load_evidence"],
+    "tacit.features": ["Scattering", "StatisticsPlan", "Whitening", "private_statistics"],
     "tacit.gradients": ["gradient_distances", "replace_batch_norm"],
     "tacit.inference": ["PSGLD", "SGD", "SGHMC", "SGLD", "SGNHT", "Adam", "BoundedBernoulli", "BoundedLogistic",
                         "CyclicalStep", "DecreasingStep", "FixedStep", "FlatPrior", "FullRank", "GaussianPrior",
@@ -26,13 +29,14 @@ _HOME = {
     "tacit.ledger": ["Charge", "FixedSizeSample", "GaussianSumQuery", "Ledger", "LedgerFile", "LedgerHeader",
                      "PoissonSample", "PosteriorSample", "merged_noise_multiplier", "read_ledger"],
     "tacit.likelihoods": ["Bernoulli", "Categorical", "Gaussian", "HeteroscedasticGaussian", "LearnedGaussian",
-                          "Poisson"],
+                          "Poisson", "ScaleMixture"],
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
     "tacit.posteriors": ["SWAG", "Draws", "DropoutPosterior", "GaussianPosterior", "Point", "Prediction",
                          "RegressionPrediction", "combine", "load_posterior", "predict"],
     "tacit.randomness": ["Randomness"],
     "tacit.sampling": ["BallsInBinsSampling", "FixedSizeSampling", "Microbatches", "PoissonSampling", "Records",
                        "Users"],
+    "tacit.tables": ["Category", "Flag", "Number", "Schema", "Table", "read_schema", "read_table"],
     "tacit.training": ["DataSource", "EvidencePlan", "IndividualFilter", "PrivateGradient", "Run", "TrainingPlan",
                        "hybrid", "one_posterior_sample", "private_temperature", "train"],
 }  # fmt: skip
@@ -72,7 +76,10 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.errors import LedgerError as LedgerError
     from tacit.errors import RecordMixingError as RecordMixingError
     from tacit.errors import RefusedError as RefusedError
+    from tacit.errors import StorageError as StorageError
     from tacit.errors import TacitError as TacitError
+    from tacit.estimators import PrivateClassifier as PrivateClassifier
+    from tacit.estimators import PrivateRegressor as PrivateRegressor
     from tacit.evaluation import Convergence as Convergence
     from tacit.evaluation import Coverage as Coverage
     from tacit.evaluation import LeakageCheck as LeakageCheck
@@ -86,6 +93,10 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.evaluation import separation as separation
     from tacit.evidence import Evidence as Evidence
     from tacit.evidence import load_evidence as load_evidence
+    from tacit.features import Scattering as Scattering
+    from tacit.features import StatisticsPlan as StatisticsPlan
+    from tacit.features import Whitening as Whitening
+    from tacit.features import private_statistics as private_statistics
     from tacit.gradients import gradient_distances as gradient_distances
     from tacit.gradients import replace_batch_norm as replace_batch_norm
     from tacit.inference import PSGLD as PSGLD
@@ -127,6 +138,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.likelihoods import HeteroscedasticGaussian as HeteroscedasticGaussian
     from tacit.likelihoods import LearnedGaussian as LearnedGaussian
     from tacit.likelihoods import Poisson as Poisson
+    from tacit.likelihoods import ScaleMixture as ScaleMixture
     from tacit.mechanisms import AdaptiveClip as AdaptiveClip
     from tacit.mechanisms import ClipGroups as ClipGroups
     from tacit.mechanisms import ClipLayers as ClipLayers
@@ -150,6 +162,13 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.sampling import PoissonSampling as PoissonSampling
     from tacit.sampling import Records as Records
     from tacit.sampling import Users as Users
+    from tacit.tables import Category as Category
+    from tacit.tables import Flag as Flag
+    from tacit.tables import Number as Number
+    from tacit.tables import Schema as Schema
+    from tacit.tables import Table as Table
+    from tacit.tables import read_schema as read_schema
+    from tacit.tables import read_table as read_table
     from tacit.training import DataSource as DataSource
     from tacit.training import EvidencePlan as EvidencePlan
     from tacit.training import IndividualFilter as IndividualFilter

@@ -1,9 +1,10 @@
-"""Every error that Tacit raises on purpose, as one small tree, and the two checks that nearly every part needs.
+"""Every error that Tacit raises on purpose, as one small tree, and the checks that nearly every part needs.
 
 A message is one line: what was asked, what was found, what to do.
 """
 
 import math
+from collections.abc import Iterable
 
 
 class TacitError(Exception):
@@ -22,6 +23,10 @@ class LedgerError(TacitError):
     """A ledger that is damaged, rolled back, locked by another writer, or not writable."""
 
 
+class StorageError(TacitError, OSError):
+    """A file other than a ledger that cannot be written: a full or failing disk, or a folder that may not be used."""
+
+
 class BudgetError(TacitError):
     """The next block of steps would exceed the budget. It was raised before any data was read."""
 
@@ -30,9 +35,14 @@ class RecordMixingError(InputError):
     """The model or the loss lets one record influence the gradient of another, so that no clip bounds it."""
 
 
+def is_number(value: object) -> bool:
+    """Whether it is a finite number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def check_positive(name: str, value: object) -> None:
     """Refuse what is not a finite number above 0."""
-    if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+    if not (is_number(value) and value > 0):  # type: ignore[operator]
         raise InputError(f"{name} must be a finite number above 0, found {value!r}")
 
 
@@ -40,3 +50,34 @@ def check_count(name: str, value: object) -> None:
     """Refuse what is not a whole number of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"{name} must be a whole number of at least 1, found {value!r}")
+
+
+def check_share(name: str, value: object) -> None:
+    """Refuse what is not a number above 0 and at most 1, such as a probability that is not zero."""
+    if not (is_number(value) and 0 < value <= 1):  # type: ignore[operator]
+        raise InputError(f"{name} must lie in (0, 1], found {value!r}")
+
+
+def check_fraction(name: str, value: object) -> None:
+    """Refuse what is not a number of at least 0 and below 1, such as a decay."""
+    if not (is_number(value) and 0 <= value < 1):  # type: ignore[operator]
+        raise InputError(f"{name} must lie in [0, 1), found {value!r}")
+
+
+def check_inside(name: str, value: object) -> None:
+    """Refuse what is not strictly between 0 and 1."""
+    if not (is_number(value) and 0 < value < 1):  # type: ignore[operator]
+        raise InputError(f"{name} must lie strictly between 0 and 1, found {value!r}")
+
+
+def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
+    """Refuse what is not one of the words."""
+    words = list(allowed)
+    if value not in words:
+        raise InputError(f"{name} must be one of {', '.join(words)}, found {value!r}")
+
+
+def check_texts(name: str, value: object) -> None:
+    """Refuse what is not a tuple of texts; a single text would count as its letters."""
+    if not isinstance(value, tuple) or not all(isinstance(item, str) for item in value):
+        raise InputError(f"{name} must be a tuple of texts, found {value!r}")

@@ -41,6 +41,10 @@ class ModelLosses:
     """
 
     def __init__(self, model: nn.Module, losses: UserLosses) -> None:
+        if not isinstance(model, nn.Module):
+            raise InputError(f"model must be a torch module, found {type(model).__name__}")
+        if not callable(losses):
+            raise InputError(f"losses must be a function of model and batch, found {type(losses).__name__}")
         self.model = model
         self.user_losses = losses
         self._calling = [_Calling(model, losses)]  # in a list: the model's tree of modules is never ours

@@ -9,8 +9,10 @@ import pytest
 from tacit.accountants.pld import Line, PoissonGaussian, delta_bracket, epsilon_bracket, moments_on_line
 from tacit.accountants.pld.decay import log_decay
 from tacit.accountants.pld.events import Bracket, cut, merge
+from tacit.accountants.pld.lattice import cells_between, edges_of
 from tacit.accountants.pld.points import points_for
 from tacit.accountants.pld.rare import Rare
+from tacit.accountants.pld.saddle import cumulants
 from tacit.accountants.pld.solve import OneDirection
 from tacit.accountants.pld.waves import by_products, by_transforms
 
@@ -100,6 +102,48 @@ def test_contours_and_lattices_agree():
         steps = merge([PoissonGaussian(q, m, count)])
         side = OneDirection(steps, "remove", 1e-6 * delta)
         one = side.epsilon(delta)
-        other = Rare(steps, "remove").epsilon(delta, Bracket(0.0, math.inf), 200_000).bracket
+        other = Rare(steps, "remove").epsilon(delta, Bracket(0.0, math.inf), most=200_000).bracket
         assert one.lower <= other.upper
         assert other.lower <= one.upper
+
+
+@pytest.mark.parametrize(
+    ("q", "m", "width"), [(2.5e-4, 0.836, 1e-5), (1e-5, 0.5, 1e-6), (0.01, 1.1, 1e-4), (0.3, 20.0, 1e-6)]
+)
+def test_fine_cells_keep_their_digits(q, m, width):
+    """As differences of tails they would lose the more of them the finer the lattice is."""
+    mpmath.mp.dps = 40
+    places = width * np.unique(np.geomspace(1, 300_000, 12).astype(int)).astype(float)
+    u = np.sort(np.concatenate([places, places + width]))
+    cells, x = cells_between(q, m, u), edges_of(q, m, u)
+    for k in range(0, len(u), 2):
+        for found, error, mean, share in ((cells.a, cells.a_error, 0, 1 - q), (cells.b, cells.b_error, 1, q)):
+            ends = [(mpmath.mpf(edge) - mean) / mpmath.mpf(m) for edge in (x[k], x[k + 1])]
+            exact = share * mpmath.quadgl(mpmath.npdf, ends)
+            assert abs(exact - mpmath.mpf(float(found[k]))) <= error[k]
+            assert error[k] <= 5e-12 * found[k] + 1e-300
+
+
+@pytest.mark.parametrize(("q", "m", "steps", "delta"), [(2.5e-4, 0.84, 3441, 5.7e-8), (1e-3, 1.3, 457, 2e-12)])
+def test_both_bounds_of_a_lattice_are_of_second_order(q, m, steps, delta):
+    events = [PoissonGaussian(q, m, steps)]
+    epsilon = epsilon_bracket(events, delta).upper
+    exact = delta_bracket(events, epsilon)
+    rare = Rare(merge(events), "remove")
+    coarse, fine = (rare.lattice(number, epsilon, epsilon, epsilon, math.log(delta)) for number in (4000, 16000))
+    assert exact.lower - fine.lower(epsilon) < (exact.upper - coarse.lower(epsilon)) / 8
+    assert fine.upper(epsilon) - exact.upper < (coarse.upper(epsilon) - exact.lower) / 8
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("dropped", [0.0, 1e-18])
+def test_moments_together_are_those_one_by_one(direction, dropped):
+    steps = merge([PoissonGaussian(1e-4, 0.8, 500), PoissonGaussian(0.02, 3.0, 40)])
+    steps = cut(steps, dropped) if dropped else steps
+    points = [0.5, 3.0, 11.0, 40.0]
+    together = cumulants(steps, direction, points)
+    for c, one in zip(points, together, strict=True):
+        alone = cumulants(steps, direction, [c])[0]
+        assert abs(one.value - alone.value) <= one.error + alone.error
+        assert one.first == pytest.approx(alone.first, rel=1e-9)
+        assert one.second == pytest.approx(alone.second, rel=1e-9)

@@ -1,20 +1,27 @@
 """The demo's features are made record by record, from declared bounds (failure-modes F15)."""
 
 import numpy as np
-import torch
 
-from tacit.commands.breast_cancer import FEATURES, UPPER_BOUNDS, features
+from tacit.commands.breast_cancer import TARGET, UPPER_BOUNDS, patients_schema, split
+from tacit.tables import Table, encode, encode_inputs
 
-ROWS = np.random.default_rng(0).uniform(0, 1, (6, len(UPPER_BOUNDS))) * np.array(UPPER_BOUNDS)
+SCHEMA = patients_schema()
 
 
 def test_an_outlier_changes_no_other_record():
-    outlier = np.full((1, len(UPPER_BOUNDS)), 1e9)
-    assert torch.equal(features(np.concatenate([ROWS, outlier]))[:6], features(ROWS))
+    patients, _ = split()
+    hostile = {
+        name: np.append(cells, ["1e999"] if name == TARGET else [1e300]) for name, cells in patients.columns.items()
+    }
+    plain = encode_inputs(patients, SCHEMA, TARGET)
+    assert (encode_inputs(Table(hostile), SCHEMA, TARGET)[:-1] == plain).all()
+    assert plain.shape == (426, len(UPPER_BOUNDS) + 1)
 
 
-def test_every_record_has_norm_one_whatever_it_holds():
-    hostile = np.concatenate([ROWS, -ROWS, ROWS * 1e12])
-    norms = features(hostile).norm(dim=1)
-    assert features(hostile).shape == (18, FEATURES)
-    torch.testing.assert_close(norms, torch.ones(18))
+def test_the_declared_bounds_hold_for_all_patients_and_are_round():
+    for table in split():
+        encoded = encode(table, SCHEMA, TARGET)
+        assert len(encoded.rows) == len(table)
+        np.testing.assert_allclose(np.linalg.norm(encoded.inputs, axis=1), 1, atol=1e-6)
+    for bound in UPPER_BOUNDS:
+        assert float(f"{bound:.2g}") == bound

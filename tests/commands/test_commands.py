@@ -193,9 +193,12 @@ def test_the_demo_reaches_what_it_promises(tacit, tmp_path):
         0 <= case["mutual_information"] <= case["entropy"] <= math.log(2) + 1e-6 for case in result["predictions"]
     )
     assert {path.name for path in (tmp_path / "demo").iterdir()} == {
-        "ledger.jsonl", "ledger.jsonl.head", "model.safetensors", "demo.png",
+        "patients.csv", "new-patients.csv", "draft.toml", "schema.toml", "run", "predictions.csv", "demo.png",
     }  # fmt: skip
-    replayed = json.loads(tacit("account", tmp_path / "demo", "--json")[1])
+    assert {path.name for path in (tmp_path / "demo" / "run").iterdir()} == {
+        "run.json", "ledger.jsonl", "ledger.jsonl.head", "posterior.safetensors", "evaluation.json",
+    }  # fmt: skip
+    replayed = json.loads(tacit("account", tmp_path / "demo" / "run", "--json")[1])
     assert replayed["guarantees"] == result["guarantees"]
     code, _, err = tacit("demo", "--out", tmp_path / "demo")
     assert code == 2

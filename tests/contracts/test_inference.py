@@ -79,7 +79,7 @@ def test_its_state_survives_a_checkpoint_bit_by_bit(method, tmp_path):
         return state
 
     half = go_on(method.init(), range(10))
-    Checkpoint(10, half, Head(0, ""), "").write(tmp_path / "checkpoint")
+    Checkpoint(10, half, Head(0, "0" * 64), "").write(tmp_path / "checkpoint")
     again = read_checkpoint(tmp_path / "checkpoint", like=method.init()).content
     assert same(again, half)
     assert same(go_on(again, range(10, 20)), go_on(half, range(10, 20)))

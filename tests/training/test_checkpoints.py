@@ -38,6 +38,9 @@ def checkpoint(tmp_path):
     return tmp_path / "run" / "checkpoint"
 
 
+NOTHING = Head(0, "0" * 64)
+
+
 class Killed(BaseException):
     """Stands for the end of the process: see :func:`killed`."""
 
@@ -314,14 +317,14 @@ def test_a_kill_over_counts_and_never_under_counts(tmp_path, kills):
 
 
 def test_a_checkpoint_is_replaced_whole_or_not_at_all(checkpoint, monkeypatch):
-    old = Checkpoint(1, {"w": torch.ones(3)}, Head(0, ""), "plan")
+    old = Checkpoint(1, {"w": torch.ones(3)}, NOTHING, "plan")
     old.write(checkpoint)
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    new = Checkpoint(2, {"w": torch.zeros(3)}, Head(0, ""), "plan")
-    for call in ("write", "fsync", "replace"):
+    new = Checkpoint(2, {"w": torch.zeros(3)}, NOTHING, "plan")
+    for call in ("write", "fdatasync", "replace", "fsync"):
         with monkeypatch.context() as patched:
             patched.setattr(os, call, full)
             with pytest.raises(OSError):
@@ -331,15 +334,16 @@ def test_a_checkpoint_is_replaced_whole_or_not_at_all(checkpoint, monkeypatch):
 
 def test_the_bytes_reach_the_disk_before_the_name(checkpoint, monkeypatch):
     calls = []
-    for call in ("fsync", "replace"):
+    checkpoint.parent.mkdir()
+    for call in ("fdatasync", "replace", "fsync"):
         original = getattr(os, call)
         monkeypatch.setattr(os, call, lambda *a, call=call, original=original: (calls.append(call), original(*a))[1])
-    Checkpoint(1, None, Head(0, ""), "plan").write(checkpoint)
-    assert calls == ["fsync", "replace", "fsync"]
+    Checkpoint(1, None, NOTHING, "plan").write(checkpoint)
+    assert calls == ["fsync", "fdatasync", "replace", "fsync"]  # the folder's own name comes first
 
 
 def test_a_damaged_or_hostile_checkpoint_is_refused(checkpoint):
-    Checkpoint(1, {"w": torch.ones(3)}, Head(0, ""), "plan").write(checkpoint)
+    Checkpoint(1, {"w": torch.ones(3)}, NOTHING, "plan").write(checkpoint)
     whole = checkpoint.read_bytes()
     for damaged in (b"", whole[:40], b"\x80\x04." + whole, whole[:-4]):
         checkpoint.write_bytes(damaged)
@@ -359,7 +363,7 @@ def test_no_key_is_in_a_checkpoint(method, data, plan, checkpoint, monkeypatch):
         assert key not in checkpoint.read_bytes()
         assert key.hex().encode() not in checkpoint.read_bytes()
     with pytest.raises(InputError, match="Randomness"):
-        Checkpoint(1, tacit.Randomness(), Head(0, ""), "plan").write(checkpoint)
+        Checkpoint(1, tacit.Randomness(), NOTHING, "plan").write(checkpoint)
 
 
 @dataclass(frozen=True)

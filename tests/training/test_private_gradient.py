@@ -223,7 +223,7 @@ def test_a_mixing_loss_is_refused_before_anything_is_charged(private, data):
     ("dataset", "message"),
     [
         ((torch.zeros(0, 5), torch.zeros(0)), "empty"),
-        ((torch.zeros(3, 5), torch.zeros(4)), "first dimension"),
+        ((torch.zeros(3, 5), torch.zeros(4)), "as many rows"),
     ],
 )
 def test_unusable_data_is_refused_before_anything_is_charged(private, dataset, message):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.accountants.guarantee import check_delta
-from tacit.errors import InputError, check_positive
+from tacit.errors import InputError, check_positive, is_number
 from tacit.ledger import Ledger
 
 
@@ -33,6 +33,6 @@ class Budget:
 
     def split(self, shares: Sequence[float]) -> list["Budget"]:
         """One budget per run, declared before the first; by basic composition they never add up to more than this."""
-        if not shares or not all(share > 0 for share in shares) or math.fsum(shares) > 1:
-            raise InputError(f"shares must be positive and add up to at most 1, found {list(shares)!r}")
+        if not shares or not all(is_number(share) and share > 0 for share in shares) or math.fsum(shares) > 1:
+            raise InputError(f"shares must be positive and add up to at most 1, found {shares!r}")
         return [Budget(self.epsilon * share, self.delta * share) for share in shares]

@@ -1,7 +1,7 @@
 """Noise, steps or sampling rate for a target (epsilon, delta): always the safe side, never over the target."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -10,7 +10,7 @@ from tacit.accountants.guarantee import check_delta
 from tacit.accountants.registry import get_accountant
 from tacit.accountants.search import most_within, smallest_within
 from tacit.accountants.statement import Accountant
-from tacit.errors import InputError, RefusedError, check_count, check_positive
+from tacit.errors import InputError, RefusedError, check_count, check_positive, check_share
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 
 Cost = Callable[[float, float, int], float]  # epsilon of (probability, noise multiplier, steps)
@@ -30,16 +30,25 @@ class Calibration:
 
 
 def calibrate_noise(
-    epsilon: float, delta: float, *, probability: float, steps: int, accountant: str | Accountant = "pld"
+    epsilon: float,
+    delta: float,
+    *,
+    probability: float,
+    steps: int,
+    accountant: str | Accountant = "pld",
+    beside: Sequence[Charge] = (),
 ) -> Calibration:
     """The smallest noise multiplier (to 1e-7) at which ``steps`` Poisson samples cost at most (epsilon, delta).
+
+    Args:
+        beside: what the same ledger is charged for besides, fixed beforehand too: private statistics, other runs.
 
     Example:
         >>> found = calibrate_noise(1.0, 1e-5, probability=0.01, steps=10_000, accountant="rdp")
         >>> found.epsilon <= 1.0
         True
     """
-    ask = _Question(epsilon, delta, get_accountant(accountant))
+    ask = _Question(epsilon, delta, get_accountant(accountant), tuple(beside))
     _check_probability(probability)
     check_count("steps", steps)
 
@@ -94,6 +103,7 @@ class _Question:
     epsilon: float
     delta: float
     accountant: Accountant
+    beside: tuple[Charge, ...] = ()
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
@@ -101,7 +111,7 @@ class _Question:
 
     def __call__(self, probability: float, noise_multiplier: float, steps: int) -> float:
         event = PoissonSample(probability, (GaussianSumQuery(1.0, noise_multiplier),))
-        ledger = Ledger.planned([Charge(event, steps)])
+        ledger = Ledger.planned([*self.beside, Charge(event, steps)])
         if isinstance(self.accountant, GDPAccountant):
             return self.accountant.epsilon(ledger, self.delta)  # its distance from the bracket is not asked for here
         try:
@@ -115,5 +125,4 @@ class _Question:
 
 
 def _check_probability(value: float) -> None:
-    if not (isinstance(value, int | float) and 0 < value <= 1):
-        raise InputError(f"probability must lie in (0, 1], found {value!r}")
+    check_share("probability", value)

@@ -1,10 +1,9 @@
 """What an accountant says: a guarantee with everything needed to read it rightly, or a refusal with its reason."""
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_count, is_number
 from tacit.ledger import Neighbours, Unit
 
 Notion = Literal["dp", "bayesian_dp"]
@@ -49,9 +48,12 @@ class Refusal:
 
 def check_delta(delta: float, dataset_size: int | None = None) -> None:
     """delta must lie in (0, 1) and, where the number of units is declared, below one over it (failure-modes F22)."""
-    if not (isinstance(delta, int | float) and math.isfinite(delta) and 0 < delta < 1):
+    if not (is_number(delta) and 0 < delta < 1):
         raise InputError(f"delta must lie strictly between 0 and 1, found {delta!r}")
-    if dataset_size is not None and delta >= 1 / dataset_size:
+    if dataset_size is None:
+        return
+    check_count("dataset_size", dataset_size)
+    if delta >= 1 / dataset_size:
         raise InputError(
             f"delta {delta:g} is not below 1/{dataset_size}: it would allow the full publication of a record; "
             f"choose a smaller one, such as {0.1 / dataset_size:.1g}"

@@ -17,15 +17,19 @@ ACCOUNTANTS: dict[str, Accountant] = {
 
 def get_accountant(name: str | Accountant) -> Accountant:
     """The accountant of that name; one that is given is returned."""
-    if not isinstance(name, str):
-        return name
-    if name not in ACCOUNTANTS:
+    if callable(getattr(name, "guarantee", None)):
+        return name  # type: ignore[return-value]
+    if not isinstance(name, str) or name not in ACCOUNTANTS:
         raise InputError(f"accountant must be one of {', '.join(ACCOUNTANTS)}, found {name!r}")
     return ACCOUNTANTS[name]
 
 
 def guarantees(ledger: Ledger, delta: float, only: Sequence[str] | None = None) -> list[Guarantee | Refusal]:
     """What every accountant (or ``only`` some) says about a ledger; one that cannot read it says why."""
+    if not isinstance(ledger, Ledger):
+        raise InputError(f"ledger must be a Ledger, as read_ledger gives it, found {type(ledger).__name__}")
+    if isinstance(only, str):
+        raise InputError(f"only takes a list of accountants, found the text {only!r}")
     check_delta(delta, ledger.header.dataset_size)
     return [_guarantee_or_refusal(get_accountant(name), ledger, delta) for name in only or ACCOUNTANTS]
 

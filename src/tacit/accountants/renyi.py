@@ -6,12 +6,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.accountants.balls_in_bins import pass_log_moments, passes
+from tacit.accountants.discrete import discrete_log_moments
 from tacit.accountants.fixed_size import fixed_size_log_moments
 from tacit.accountants.moments import Array, log_moments
 from tacit.accountants.posterior_sample import posterior_sample_log_moments
 from tacit.accountants.statement import refuse_event
 from tacit.errors import InputError
-from tacit.ledger import BallsInBinsStep, FixedSizeSample, Ledger, PoissonSample, PosteriorSample, SamplingEvent
+from tacit.ledger import (
+    BallsInBinsStep,
+    DiscretePoissonSample,
+    FixedSizeSample,
+    Ledger,
+    PoissonSample,
+    PosteriorSample,
+    SamplingEvent,
+)
 
 _FINE = np.round(np.arange(1.1, 10.95, 0.1), 1)  # fractional orders matter for few and for loud releases
 _FAR = np.unique(np.round(np.geomspace(64, 1024, 20)))  # and large ones for faint releases
@@ -47,6 +56,8 @@ def renyi_curve(ledger: Ledger, orders: Sequence[float] = ORDERS, name: str = "r
                 pass  # all Poisson events at once, above; balls in bins by whole passes, below
             case FixedSizeSample(probability=q, noise_multiplier=z):
                 total += count * fixed_size_log_moments(q, z, a)
+            case DiscretePoissonSample(probability=q, noise_multiplier=z):
+                total += count * discrete_log_moments(q, z, a)
             case PosteriorSample(exact=True, epsilon=epsilon):
                 total += count * posterior_sample_log_moments(epsilon, a)
             case _:

@@ -2,7 +2,7 @@
 
 import math
 
-from tacit.errors import InputError, check_count
+from tacit.errors import InputError, check_count, is_number
 
 
 def amplification_by_sampling(epsilon: float, probability: float) -> float:
@@ -15,7 +15,7 @@ def amplification_by_sampling(epsilon: float, probability: float) -> float:
         0.017037
     """
     _check_epsilon(epsilon)
-    if not 0 <= probability <= 1:
+    if not (is_number(probability) and 0 <= probability <= 1):
         raise InputError(f"probability must lie in [0, 1], found {probability!r}")
     if epsilon > 30:
         return epsilon + math.log(probability + (1 - probability) * math.exp(-epsilon)) if probability else 0.0
@@ -32,7 +32,7 @@ def attack_probability(epsilon: float, delta: float = 0.0) -> float:
         0.8808
     """
     _check_epsilon(epsilon)
-    if not 0 <= delta <= 1:
+    if not (is_number(delta) and 0 <= delta <= 1):
         raise InputError(f"delta must lie in [0, 1], found {delta!r}")
     small = math.exp(-epsilon)
     return (1 + delta * small) / (1 + small)
@@ -46,5 +46,5 @@ def group_privacy(epsilon: float, delta: float, records: int) -> tuple[float, fl
 
 
 def _check_epsilon(epsilon: float) -> None:
-    if not (isinstance(epsilon, int | float) and math.isfinite(epsilon) and epsilon >= 0):
+    if not (is_number(epsilon) and epsilon >= 0):
         raise InputError(f"epsilon must be a finite number of at least 0, found {epsilon!r}")

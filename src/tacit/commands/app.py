@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from tacit import __version__
-from tacit.commands import account, calibrate, demo, ledger, predict, reproduce, schema, train
+from tacit.commands import account, audit, calibrate, demo, ledger, predict, release, report, reproduce, schema, train
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -25,8 +25,11 @@ app.command("schema")(schema.schema)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("account")(account.account)
+app.command("audit")(audit.audit)
 app.command("calibrate")(calibrate.calibrate)
 app.command("reproduce")(reproduce.reproduce)
+app.command("report")(report.report)
+app.command("release")(release.release)
 app.add_typer(ledger.app, name="ledger")
 
 
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line and return the exit code: 0, 2 for bad input, 130 when interrupted."""
+    """Run the command line and return the exit code: 0, 1 (an audit found a fault), 2 (bad input) or 130."""
     try:
         return int(app(list(arguments), standalone_mode=False) or 0)
     except TacitError as error:

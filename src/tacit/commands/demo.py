@@ -1,6 +1,9 @@
-"""``tacit demo``: a private Bayesian classifier on real medical data, in under a minute."""
+"""``tacit demo``: the commands a newcomer needs, run one after the other on real medical data, in about a minute."""
 
+import csv
+import io
 import tempfile
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -10,26 +13,20 @@ import typer
 from rich.progress import track
 
 from tacit.commands.output import console, print_json
-from tacit.errors import InputError
+from tacit.errors import InputError, TacitError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tacit.commands.breast_cancer import Split
     from tacit.evaluation import Reliability
-    from tacit.ledger import Ledger
-    from tacit.posteriors import Posterior, Prediction
 
 EPSILON, DELTA = 1.0, 1e-5
-# Chosen from (n, features, epsilon) by a public rule before the data is read; docs/demo.md says which.
-PROBABILITY, STEPS, CLIP_NORM, LEARNING_RATE, PRIOR_STDDEV = 0.2, 300, 0.5, 3.4, 1.0
-DRAWS, APART = 50, 3
 SPLITS = 10  # one split of 143 test patients says little: its accuracy varies by two points by chance alone
 
 
 def demo(
     out: Annotated[
-        Path | None, typer.Option(help="Where the model, ledger and picture go.", show_default=False)
+        Path | None, typer.Option(help="Where the tables, the run and the picture go.", show_default=False)
     ] = None,
     bayesian_evidence: Annotated[
         bool, typer.Option("--bayesian-evidence", help="Gather private evidence, for tacit account --bayesian.")
@@ -38,17 +35,12 @@ def demo(
 ) -> None:
     """Train a private Bayesian classifier by DP-SGLD on real medical data, and say what it knows and what it cost."""
     folder = _folder(out)
-    if not json:
-        console.print(
-            "[bold]Tacit demo[/]: is a breast tumour benign? DP-SGLD on the measurements of 426 patients "
-            f"(scikit-learn's breast cancer data), epsilon {EPSILON:g}, delta {DELTA:g}.",
-            highlight=False,
-        )
-    outcome = _work(folder, bayesian_evidence, quiet=json)
+    with redirect_stdout(io.StringIO()) if json else nullcontext():
+        _guide(folder, bayesian_evidence)
+        outcome = _compare(folder, quiet=json)
+        outcome.show()
     if json:
         print_json(outcome.to_json())
-    else:
-        outcome.show()
 
 
 def _folder(out: Path | None) -> Path:
@@ -58,27 +50,48 @@ def _folder(out: Path | None) -> Path:
         while (folder := Path("tacit-demo" if number == 1 else f"tacit-demo-{number}")).exists():
             number += 1
         return folder
-    if (out / "ledger.jsonl").exists():
+    if (out / "run").exists():
         raise InputError(f"{out} holds a run already; name another folder with --out, or remove it")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is not a folder; name another with --out")
     return out
 
 
-@dataclass(frozen=True, slots=True)
-class _Trained:
-    """One private run on one split, and its predictions for the patients it has not seen."""
+def _guide(folder: Path, evidence: bool) -> None:
+    """The first split, by the very commands that a user would type."""
+    from tacit.commands.breast_cancer import patients_schema, split, write_table
+    from tacit.tables import schema_text
 
-    ledger: "Ledger"
-    posterior: "Posterior"
-    prediction: "Prediction"
-    labels: "Tensor"
-    temperature: float
-    open_accuracy: float
+    _say(
+        "[bold]Tacit demo[/]: is a breast tumour benign? Measurements of 426 patients are private, those of 143 others "
+        "are public and test what was learned (scikit-learn's breast cancer data)."
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    for table, name in zip(split(seed=0), ("patients.csv", "new-patients.csv"), strict=True):
+        write_table(table, folder / name)
+    _say("\n[bold]1.[/] What is public about the table? A draft knows names and types only:")
+    _run("schema", folder / "patients.csv", "--target", "diagnosis", "--out", folder / "draft.toml")
+    (folder / "schema.toml").write_text(schema_text(patients_schema()), encoding="utf-8")
+    _say(f"A person filled in ranges from the data set's documentation: {folder / 'schema.toml'}.")
+    _say("\n[bold]2.[/] Train. The settings follow from public numbers; --explain would say why.")
+    more = ["--bayesian-evidence"] if evidence else []
+    _run("train", folder / "patients.csv", "--schema", folder / "schema.toml", "--epsilon", f"{EPSILON:g}", "--delta",
+         f"{DELTA:g}", "--public-test", folder / "new-patients.csv", "--out", folder / "run", *more)  # fmt: skip
+    _say("\n[bold]3.[/] Predict, with what it does not know:")
+    _run("predict", folder / "run", folder / "new-patients.csv", "--out", folder / "predictions.csv")
 
-    @property
-    def accuracy(self) -> float:
-        return float((self.prediction.classes == self.labels).double().mean())
+
+def _run(*arguments: object) -> None:
+    from tacit.commands.app import run
+
+    words = [str(argument) for argument in arguments]
+    _say(f"[bold green]$ tacit {' '.join(words)}[/]")
+    if run(words) != 0:
+        raise TacitError(f"tacit {words[0]} did not succeed")
+
+
+def _say(text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +103,6 @@ class _Case:
     entropy: float
     mutual_information: float
 
-    @classmethod
-    def of(cls, run: _Trained, index: int) -> "_Case":
-        from tacit.commands.breast_cancer import NAMES
-
-        prediction = run.prediction
-        return cls(
-            float(prediction.mean[index, 1]),
-            NAMES[int(run.labels[index])],
-            float(prediction.entropy[index]),
-            float(prediction.mutual_information[index]),
-        )
-
     def describe(self) -> str:
         advice = "ask a doctor" if self.entropy > 0.6 else "fairly sure"
         return (
@@ -110,144 +111,112 @@ class _Case:
         )
 
 
+def _three(folder: Path) -> list[_Case]:
+    """The surest benign, the surest malignant and the least certain patient among the predictions."""
+    with (folder / "predictions.csv").open() as said, (folder / "new-patients.csv").open() as true:
+        rows = list(zip(csv.DictReader(said), csv.DictReader(true), strict=True))
+    cases = [
+        _Case(
+            float(row["probability benign"]),
+            truth["diagnosis"],
+            float(row["entropy"]),
+            float(row["mutual information"]),
+        )
+        for row, truth in rows
+    ]
+    by_entropy = sorted(cases, key=lambda case: case.entropy)
+    surest = [next(case for case in by_entropy if (case.benign > 0.5) == benign) for benign in (True, False)]
+    return [*surest, by_entropy[-1]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     """Everything the demo has to say. The first run is the one that is kept; the others show how much is chance."""
 
     folder: Path
-    runs: list[_Trained]
+    accuracies: list[float]
+    open_accuracies: list[float]
     calibration: "Reliability"
     right_where_sure: float
     results: list[Any]
-
-    @property
-    def accuracy(self) -> float:
-        return mean(run.accuracy for run in self.runs)
-
-    @property
-    def spread(self) -> float:
-        return stdev(run.accuracy for run in self.runs)
-
-    @property
-    def open_accuracy(self) -> float:
-        return mean(run.open_accuracy for run in self.runs)
+    temperature: float | None
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "accuracy": self.accuracy,
-            "accuracy_spread": self.spread,
-            "accuracy_non_private": self.open_accuracy,
-            "accuracy_of_the_kept_run": self.runs[0].accuracy,
-            "splits": len(self.runs),
+            "accuracy": mean(self.accuracies),
+            "accuracy_spread": stdev(self.accuracies),
+            "accuracy_non_private": mean(self.open_accuracies),
+            "accuracy_of_the_kept_run": self.accuracies[0],
+            "splits": len(self.accuracies),
             "ece": self.calibration.ece,
             "mce": self.calibration.mce_of_filled_bins,
-            "effective_temperature": self.runs[0].temperature,
+            "effective_temperature": self.temperature,
             "guarantees": [result.to_json() for result in self.results],
-            "predictions": [asdict(case) for case in self.three()],
+            "predictions": [asdict(case) for case in _three(self.folder)],
             "out": str(self.folder),
         }
 
-    def three(self) -> list[_Case]:
-        """The surest benign, the surest malignant and the least certain patient of the kept run's test data."""
-        run = self.runs[0]
-        entropy, classes = run.prediction.entropy, run.prediction.classes
-        sure = [int((entropy + 9 * (classes != kind)).argmin()) for kind in (1, 0)]
-        return [_Case.of(run, index) for index in (*sure, int(entropy.argmax()))]
-
     def show(self) -> None:
-        from tacit.commands.account import print_guarantees
-
-        console.print(
-            f"\naccuracy on patients it has not seen: [bold]{self.accuracy:.1%}[/] private, "
-            f"{self.open_accuracy:.1%} without privacy (mean of {len(self.runs)} random splits; "
-            f"one split varies by {self.spread:.1%})\n"
+        _say("[bold]Three patients[/]")
+        for case in _three(self.folder):
+            _say(f"  {case.describe()}")
+        _say(
+            "\n[bold]4.[/] What does privacy cost? One test of 143 patients says little, so the same was done on "
+            f"{len(self.accuracies)} random splits:\n"
+            f"accuracy on patients it has not seen: [bold]{mean(self.accuracies):.1%}[/] private, "
+            f"{mean(self.open_accuracies):.1%} without privacy (one split varies by {stdev(self.accuracies):.1%})\n"
             f"calibration: expected error {self.calibration.ece:.3f}; "
-            f"of the 80 % it is surest of, {self.right_where_sure:.1%} are right\n"
-            f"effective temperature of the posterior: {self.runs[0].temperature:.2f} "
-            "(above 1: wider than the exact posterior, the price of privacy on few records)\n",
-            highlight=False,
+            f"of the 80 % it is surest of, {self.right_where_sure:.1%} are right"
         )
-        print_guarantees(self.runs[0].ledger, self.results)
-        console.print("\n[bold]Three patients[/]")
-        for case in self.three():
-            console.print(f"  {case.describe()}", highlight=False)
-        console.print(
-            f"\n[bold]{self.folder}/[/] holds the first split's model.safetensors and ledger.jsonl, and demo.png. "
-            f"[bold]tacit account {self.folder}[/] computes the number again from the ledger.",
-            highlight=False,
+        _say(f"\n[bold]5.[/] What did it cost? Every accountant reads the ledger of {self.folder / 'run'}:")
+        _run("account", self.folder / "run", "--delta", f"{DELTA:g}")
+        _say(
+            f"\n[bold]{self.folder}/[/] holds the tables, the run, the predictions and demo.png. The runs of the other "
+            "splits were thrown away: to release all of them would cost ten times as much."
         )
 
 
-def _work(folder: Path, evidence: bool, quiet: bool) -> _Outcome:
+def _compare(folder: Path, quiet: bool) -> _Outcome:
     import torch
 
-    from tacit.accountants import calibrate_noise, guarantees
-    from tacit.commands import breast_cancer
+    from tacit.accountants import guarantees
+    from tacit.commands.breast_cancer import TARGET, patients_schema, split
     from tacit.evaluation import reliability
+    from tacit.ledger import read_ledger
+    from tacit.runs import Predictor, Problem, fit, read_posterior, read_run, training_plan
+    from tacit.tables import encode
 
-    noise = calibrate_noise(EPSILON, DELTA, probability=PROBABILITY, steps=STEPS).noise_multiplier
+    schema = patients_schema()
+    problem = Problem(schema, TARGET, EPSILON, DELTA)
+    probabilities, labels, opened = [], [], []
     with tempfile.TemporaryDirectory() as elsewhere:
-        runs = []
-        for split in track(range(SPLITS), "training privately", disable=quiet, transient=True):
-            home = folder if split == 0 else Path(elsewhere) / str(split)
-            kept = evidence and split == 0
-            runs.append(_train(breast_cancer.load(seed=split), home / "ledger.jsonl", noise, kept))
-    probabilities = torch.cat([run.prediction.mean for run in runs])
-    labels = torch.cat([run.labels for run in runs])
-    calibration = reliability(probabilities, labels, bins=10)
-    surest_first = probabilities.max(1).values.argsort(descending=True)
-    right = (probabilities.argmax(1) == labels)[surest_first].double()
-    runs[0].posterior.save(folder / "model.safetensors")
+        for number in track(range(SPLITS), "ten splits", disable=quiet, transient=True, console=console):
+            private, public = (encode(table, schema, TARGET) for table in split(number))
+            if number == 0:
+                posterior = read_posterior(folder / "run")
+            else:
+                plan = training_plan(problem, Path(elsewhere) / str(number) / "ledger.jsonl")
+                posterior = fit(problem, private, plan).posterior
+            probabilities.append(Predictor(problem, posterior).classes(public.inputs).mean)
+            labels.append(torch.from_numpy(public.targets))
+            opened.append(_open_accuracy(private, public))
+    accuracies = [float((p.argmax(1) == t).double().mean()) for p, t in zip(probabilities, labels, strict=True)]
+    together, truth = torch.cat(probabilities), torch.cat(labels)
+    calibration = reliability(together, truth, bins=10)
+    right = (together.argmax(1) == truth)[together.max(1).values.argsort(descending=True)].double()
     _draw(folder / "demo.png", calibration, right)
     where_sure = float(right[: int(0.8 * len(right))].mean())
-    return _Outcome(folder, runs, calibration, where_sure, guarantees(runs[0].ledger, DELTA))
+    results = guarantees(read_ledger(folder / "run"), DELTA)
+    temperature = read_run(folder / "run").effective_temperature
+    return _Outcome(folder, accuracies, opened, calibration, where_sure, results, temperature)
 
 
-def _train(data: "Split", ledger: Path, noise: float, evidence: bool) -> _Trained:
-    from torch import nn
-    from torch.nn.functional import binary_cross_entropy_with_logits
-
-    from tacit.accountants import Budget
-    from tacit.commands.breast_cancer import FEATURES
-    from tacit.inference import SGLD, GaussianPrior
-    from tacit.mechanisms import ClipRecords, GaussianNoise
-    from tacit.posteriors import predict
-    from tacit.sampling import PoissonSampling
-    from tacit.training import EvidencePlan, TrainingPlan, train
-
-    def losses(model: nn.Module, batch: Any) -> Any:
-        return binary_cross_entropy_with_logits(model(batch[0])[:, 0], batch[1].float(), reduction="none")
-
-    size = len(data.train_labels)  # public here: the demo's split is fixed and documented
-    model = nn.Linear(FEATURES, 1, bias=False)
-    nn.init.zeros_(model.weight)
-    method = SGLD(model, losses, GaussianPrior(PRIOR_STDDEV), LEARNING_RATE / size, size, temperature=None)
-    plan = TrainingPlan(
-        sampling=PoissonSampling(probability=PROBABILITY, expected_size=PROBABILITY * size),
-        clipping=ClipRecords(CLIP_NORM),
-        noise=GaussianNoise(multiplier=noise),
-        steps=STEPS,
-        ledger=ledger,
-        budget=Budget(EPSILON, DELTA),
-        dataset="breast cancer (scikit-learn), training part",
-        dataset_size=size,
-        assumptions=("feature bounds and the number of records were declared as public",),
-    )
-    private = (data.train_inputs, data.train_labels)
-    held_out = (data.test_inputs, data.test_labels)
-    gathered = EvidencePlan(probes=held_out, probe_every=1, members=True) if evidence else None
-    run = train(method, private, plan, keep_last=DRAWS, keep_every=APART, evidence=gathered)
-    prediction = predict(model, run.posterior, data.test_inputs, link="sigmoid")
-    temperature = method.effective_temperature(noise * CLIP_NORM, plan.sampling.denominator)
-    return _Trained(run.ledger, run.posterior, prediction, data.test_labels, temperature, _open_accuracy(data))
-
-
-def _open_accuracy(data: "Split") -> float:
+def _open_accuracy(private: Any, public: Any) -> float:
     """Ordinary logistic regression on the same features: what privacy costs in accuracy. Never to be released."""
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=10.0, max_iter=5000).fit(data.train_inputs.numpy(), data.train_labels.numpy())
-    return float(model.score(data.test_inputs.numpy(), data.test_labels.numpy()))
+    model = LogisticRegression(C=10.0, max_iter=5000).fit(private.inputs, private.targets)
+    return float(model.score(public.inputs, public.targets))
 
 
 def _draw(path: Path, calibration: "Reliability", right_by_sureness: "Tensor") -> None:

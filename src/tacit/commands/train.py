@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -12,7 +11,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tacit.commands.output import console, print_json
-from tacit.errors import BudgetError, InputError
+from tacit.errors import InputError, TacitError
 from tacit.tables import Method, Schema, Table, default_delta, encode, public_schema, read_schema, read_table
 
 if TYPE_CHECKING:
@@ -181,7 +180,7 @@ def _train(
     explain: bool, resume: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from tacit.accountants import Budget
-    from tacit.runs import Predictor, fit, training_plan
+    from tacit.runs import Predictor, check_budget, fit, training_plan
 
     problem = facts.problem
     private = encode(table, problem.schema, problem.target)
@@ -189,6 +188,8 @@ def _train(
     ledger = folder.ledger if facts.shared_ledger is None else Path(facts.shared_ledger)
     budget = None if facts.shared_epsilon is None else Budget(facts.shared_epsilon, problem.delta)
     plan = training_plan(problem, ledger, budget)
+    if not resume:
+        check_budget(problem, plan)
     if explain and not quiet:
         _explain(facts)
     if not quiet:
@@ -198,7 +199,7 @@ def _train(
     if not resume:
         folder.write_json(folder.facts, facts.to_json())
     started = time.perf_counter()
-    with _progress(facts, plan, shown=not quiet) as on_step, _interrupts(folder, table, quiet):
+    with _progress(facts, plan, shown=not quiet) as on_step, _ending_well(folder, resume):
         fitted = fit(
             problem, private, plan, probes=test if evidence else None, members=evidence, on_step=on_step,
             checkpoint=folder.checkpoint, resume=resume,
@@ -218,9 +219,8 @@ def _train(
 
 
 def _test_data(path: Path, facts: "RunFacts") -> "Encoded":
-    """Public test data, read by the same schema, record by record."""
-    schema = replace(facts.problem.schema, unit="record", records=facts.problem.schema.units)
-    return encode(read_table(path), schema, facts.problem.target)
+    """Public test data, read by the same schema."""
+    return encode(read_table(path), facts.problem.schema, facts.problem.target, public=True)
 
 
 def _copy_ledger(shared: Path, own: Path) -> None:
@@ -233,16 +233,18 @@ def _copy_ledger(shared: Path, own: Path) -> None:
 
 
 @contextmanager
-def _interrupts(folder: "RunFolder", table: Table, quiet: bool) -> Iterator[None]:
+def _ending_well(folder: "RunFolder", resume: bool) -> Iterator[None]:
+    """A stop says how to go on; a refusal before the first step leaves nothing behind."""
     try:
         yield
     except KeyboardInterrupt:
-        where = folder.path
-        message = f"stopped; what was paid for is kept. Go on with: tacit train DATA --resume --out {where}"
-        typer.echo(f"tacit: {message}", err=True)
+        go_on = f"tacit train DATA --resume --out {folder.path}"
+        typer.echo(f"tacit: stopped; what was paid for is kept. Go on with: {go_on}", err=True)
         raise
-    except BudgetError as error:
-        raise BudgetError(f"{error}; {folder.path} keeps what was learned so far in its checkpoint") from error
+    except TacitError:
+        if not resume:
+            folder.forget_if_nothing_was_charged()
+        raise
 
 
 @contextmanager

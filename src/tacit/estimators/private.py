@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit.accountants import Guarantee, Refusal, guarantees
 from tacit.errors import InputError, RefusedError
@@ -40,7 +40,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: Any
 
     ledger_: Ledger
-    guarantees_: list[Guarantee | Refusal]
     settings_: list[dict[str, Any]]
     warnings_: list[str]
     delta_: float
@@ -55,6 +54,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                     "charged; compare on public data instead, one fit with one ledger each, and add up their epsilons"
                 )
         return type(self)(**self.get_params(deep=False))
+
+    @property
+    def guarantees_(self) -> list[Guarantee | Refusal]:
+        """What the fit cost, by every accountant, read off the ledger."""
+        check_is_fitted(self)
+        return guarantees(self.ledger_, self.delta_)
 
     def _fit(self, X: Floats, codes: Floats, target: Category | Number, taken: list[str]) -> Self:
         """Train on validated arrays; ``taken`` is what was read off the data so far."""
@@ -74,7 +79,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             path = Path(folder) / "ledger.jsonl" if self.ledger is None else Path(self.ledger)
             fitted = fit(problem, data, training_plan(problem, path), randomness=self._randomness())
         self.ledger_ = fitted.ledger
-        self.guarantees_ = guarantees(fitted.ledger, self.delta_)
         self.settings_ = [setting.to_json() for setting in problem.recipe.settings]
         self.warnings_ = list(problem.recipe.warnings)
         self._predictor = Predictor(problem, fitted.posterior, fitted.spread)

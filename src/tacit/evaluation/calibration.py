@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_count
 
 ENOUGH = 25  # a bin with fewer records says nothing: over all bins the MCE is noise
 
@@ -50,6 +50,7 @@ def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> Reliab
         0.15
     """
     check_probabilities(probabilities, labels)
+    check_count("bins", bins)
     confidence, classes = probabilities.double().max(1)
     right = (classes == labels).double()
     index = (confidence * bins).ceil().long().clamp(1, bins) - 1  # bins are (k/M, (k+1)/M]
@@ -62,6 +63,10 @@ def reliability(probabilities: Tensor, labels: Tensor, bins: int = 15) -> Reliab
 def check_probabilities(probabilities: Tensor, labels: Tensor) -> None:
     """One row of probabilities and one class for each record."""
     if probabilities.dim() != 2 or len(probabilities) != len(labels) or len(labels) == 0:
-        raise InputError(f"probabilities {list(probabilities.shape)} need one label per row, found {len(labels)}")
+        raise InputError(f"probabilities {list(probabilities.shape)} need as many labels as rows, found {len(labels)}")
+    if labels.is_floating_point():
+        raise InputError(f"labels must be whole numbers, one class for each record, found {labels.dtype}")
+    if not bool(((probabilities >= 0) & (probabilities <= 1 + 1e-6)).all()):  # NaN is neither
+        raise InputError("probabilities must lie in [0, 1], found some outside or NaN")
     if int(labels.min()) < 0 or int(labels.max()) >= probabilities.shape[1]:
         raise InputError(f"labels must lie in 0 to {probabilities.shape[1] - 1}, found {int(labels.max())}")

@@ -46,7 +46,10 @@ def leakage_check(members: ArrayLike, held_out: ArrayLike) -> LeakageCheck:
         >>> leakage_check(rng.normal(1, 0.1, 500), rng.normal(2, 0.1, 500)).differs()
         True
     """
-    one, other = (np.asarray(values, dtype=float).ravel() for values in (members, held_out))
+    try:
+        one, other = (np.asarray(values, dtype=float).ravel() for values in (members, held_out))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"members and held_out must be numbers: {error}") from error
     for name, values in (("members", one), ("held_out", other)):
         if len(values) < _ENOUGH or not np.isfinite(values).all():
             raise InputError(f"{name} needs at least {_ENOUGH} finite distances, found {len(values)}")

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_inside
 from tacit.evaluation.calibration import check_probabilities, reliability
 
 _LEAST = 1e-12  # a probability of zero for what happened would make the whole score infinite
@@ -76,7 +76,7 @@ def separation(known: Tensor, unknown: Tensor) -> float:
         raise InputError("separation needs known and unknown inputs, found none of one of them")
     values = torch.cat([known, unknown]).double()
     if not bool(torch.isfinite(values).all()):
-        raise InputError("separation needs finite uncertainties")
+        raise InputError("separation needs finite uncertainties of known and unknown inputs")
     _, inverse, counts = torch.unique(values, return_inverse=True, return_counts=True)
     ranks = (counts.cumsum(0) - (counts - 1) / 2)[inverse]  # ties share their mean rank
     total = float(ranks[len(known) :].sum()) - len(unknown) * (len(unknown) + 1) / 2
@@ -107,7 +107,11 @@ def coverage(cumulative: Tensor, levels: tuple[float, ...] = (0.5, 0.8, 0.9, 0.9
         0.75
     """
     if not len(cumulative) or not bool(((cumulative >= 0) & (cumulative <= 1)).all()):
-        raise InputError("coverage needs values of a distribution function, in [0, 1]")
+        raise InputError("cumulative must hold values of a distribution function, in [0, 1]")
+    if not levels:
+        raise InputError("levels must hold at least one level, found none")
+    for level in levels:
+        check_inside("levels", level)
     distance = (cumulative.double() - 0.5).abs()
     return Coverage(levels, tuple(round(float((distance <= p / 2 + 1e-12).double().mean()), 12) for p in levels))
 

@@ -49,14 +49,14 @@ class Evidence:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise InputError(f"evidence is of probes or members, found {self.kind!r}")
-        if self.shares.ndim != 2 or self.shares.dtype != np.float32:
-            raise InputError(f"shares must be a float32 table of evaluations by records, found {self.shares.shape}")
+            raise InputError(f"the kind of evidence is probes or members, found {self.kind!r}")
+        if not isinstance(self.shares, np.ndarray) or self.shares.ndim != 2 or self.shares.dtype != np.float32:
+            raise InputError(f"shares must be a float32 table of evaluations by records, found {np.shape(self.shares)}")
         if self.shares.size and not (self.shares.min() >= 0 and self.shares.max() <= 1):  # NaN fails both
             raise InputError("shares must lie in [0, 1]")
         for item in self.stretches:
             if not 0 <= item.first <= item.last < len(self.shares) or item.steps < 1:
-                raise InputError("a stretch of steps names evaluations that are not there")
+                raise InputError("stretches name evaluations that are not there, or no steps")
 
     @property
     def records(self) -> int:

@@ -1,6 +1,5 @@
 """Evidence as a private side-car file, bound to its ledger by the ledger's hash, never the other way round."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,10 @@ from safetensors.numpy import save
 
 from tacit.errors import InputError
 from tacit.evidence.evidence import Evidence, Stretch
-from tacit.ledger import Head, verify_ledger
+from tacit.ledger import Head, digest, verify_ledger
+from tacit.ledger.storage import replace_file
 
-FORMAT = "tacit-evidence-1"
+FORMAT = "tacit-evidence-2"
 _COLUMNS = ("probability", "noise_multiplier", "steps", "first", "last")
 
 
@@ -37,14 +37,9 @@ def save_evidence(evidence: Evidence, path: str | Path) -> None:
         "ledger_count": str(evidence.head.count),
         "ledger_hash": evidence.head.hash,
         "private": "yes: depends on single records, do not publish",
+        digest.NAME: digest.UNKNOWN,
     }
-    temporary = path.with_name(path.name + ".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(save(tensors, facts))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    replace_file(path, digest.with_digest(save(tensors, facts)))
 
 
 def load_evidence(path: str | Path) -> Evidence:
@@ -53,7 +48,8 @@ def load_evidence(path: str | Path) -> Evidence:
         with safe_open(str(path), framework="np") as file:
             facts = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except (OSError, SafetensorError) as error:
+        digest.check_digest(Path(path).read_bytes())
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is not readable evidence: {error}") from error
     if facts.get("format") != FORMAT or set(tensors) != {"shares", "stretches"}:
         raise InputError(f"{path} holds no Tacit evidence (its format is {facts.get('format')!r})")

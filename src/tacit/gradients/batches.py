@@ -40,13 +40,18 @@ def count_records(batch: Batch) -> int:
     """The common first dimension of all tensors of the batch."""
     sizes = {tensor.shape[0] if tensor.dim() else None for tensor in tensors_of(batch)}
     if len(sizes) != 1 or None in sizes:
-        raise InputError(f"all tensors of a batch need the same first dimension, one entry per record; found {sizes}")
+        raise InputError(f"all tensors of a batch need as many rows as there are records; found {sizes}")
     return int(sizes.pop() or 0)
 
 
 def take_records(batch: Batch, records: slice | Tensor) -> Batch:
     """Some records of a batch."""
     return map_tensors(lambda tensor: tensor[records], batch)
+
+
+def copy_records(batch: Batch, records: slice) -> Batch:
+    """Some records in memory of their own: kernels round differently where a tensor is aligned differently."""
+    return map_tensors(lambda tensor: tensor[records].clone(), batch)
 
 
 def stack_views(views: list[Batch]) -> Batch:

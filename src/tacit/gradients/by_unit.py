@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError
-from tacit.gradients.batches import take_records
+from tacit.gradients.batches import copy_records, take_records
 from tacit.gradients.by_vmap import RECORD_FAULTS, clip_and_sum
 from tacit.losses import Batch, Losses, check_one_loss_per_record
 from tacit.mechanisms import GaussianSumMechanism, Vectors
@@ -26,7 +26,8 @@ def clipped_sum_by_unit(
     norms = []
     start = 0
     for size in sizes:
-        gradient = _mean_gradient(losses, params, take_records(batch, slice(start, start + size)), size, chunk, faults)
+        rows = copy_records(batch, slice(start, start + size))  # its place must not matter
+        gradient = _mean_gradient(losses, params, rows, size, chunk, faults)
         unit_sums, unit_norms = clip_and_sum({name: g[None] for name, g in gradient.items()}, mechanism)
         for name, value in unit_sums.items():
             sums[name] += value

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError
-from tacit.gradients.batches import count_records, map_tensors, take_records
+from tacit.gradients.batches import copy_records, count_records, map_tensors
 from tacit.gradients.by_ghost import clipped_sum_by_ghost
 from tacit.gradients.by_unit import clipped_sum_by_unit
-from tacit.gradients.by_vmap import RECORD_FAULTS, clipped_sum_by_vmap
+from tacit.gradients.by_vmap import RECORD_FAULTS, clipped_sum_alone, clipped_sum_by_vmap
 from tacit.gradients.plans import plans_of
 from tacit.gradients.uses import UncoveredError
 from tacit.losses import Batch, Losses
@@ -26,7 +26,7 @@ _MANY = 8
 class ClippedSum:
     """Private until noise is added: the sums, and the squared norms [records, vectors] of the records.
 
-    A sum over one chunk is in the precision in which it was formed, over several in float64.
+    A sum over one chunk is in the precision in which it was formed, over several in float64; strict ones are whole.
     """
 
     sums: Vectors
@@ -57,7 +57,10 @@ def clipped_sum(
     if batch is None:
         return ClippedSum(mechanism.zeros(device), torch.zeros(0, len(mechanism.shapes), dtype=torch.float64))
     faults: list[Exception] = []
-    if sizes is not None and strategy != "vmap" and 0 < max(sizes, default=0) == min(sizes) <= chunk:
+    strict = mechanism.numerics == "strict"
+    if strict and sizes is None:
+        result = ClippedSum(*clipped_sum_alone(losses, params, batch, mechanism, views, faults))
+    elif sizes is not None and not strict and strategy != "vmap" and 0 < max(sizes, default=0) == min(sizes) <= chunk:
         # Units of one size: the mean over a unit's rows is the mean over a record's views.
         rows = sizes[0]
         grouped = map_tensors(lambda tensor: tensor.reshape(-1, rows, *tensor.shape[1:]), batch)
@@ -84,7 +87,7 @@ def _by_chunks(
     norms = []
     count = count_records(batch)
     for start in range(0, count, chunk):
-        records = batch if count <= chunk else take_records(batch, slice(start, start + chunk))
+        records = batch if count <= chunk else copy_records(batch, slice(start, start + chunk))
         part, part_norms = _sum_chunk(losses, params, records, mechanism, views, faults, strategy)
         for name, value in part.items():
             total[name] = total[name].double().add_(value) if name in total else value

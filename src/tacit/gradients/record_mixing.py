@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from tacit.errors import InputError, RecordMixingError
+from tacit.errors import InputError, RecordMixingError, check_count
 from tacit.gradients.batches import map_tensors, tensors_of
 from tacit.losses import Batch, Losses, ModelLosses, check_one_loss_per_record
 
@@ -41,6 +41,7 @@ def replace_batch_norm(model: nn.Module, groups: int = 32) -> nn.Module:
         >>> replace_batch_norm(nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8)))[1].num_groups
         2
     """
+    check_count("groups", groups)
     model = copy.deepcopy(model)
     if isinstance(model, _BatchNorm):
         return _group_norm(model, groups)

@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from torch import Tensor
 
-from tacit.errors import InputError, check_count, check_positive
+from tacit.errors import InputError, check_count, check_positive, is_number
 from tacit.inference.method import Vectors
 
 Floats = NDArray[np.float64]
@@ -60,7 +60,7 @@ class BoundedBernoulli:
     def __post_init__(self) -> None:
         if not (isinstance(self.least, float) and 0 < self.least < 0.5):
             raise InputError(f"least must lie strictly between 0 and 1/2, found {self.least!r}")
-        if not (1 <= self.a < math.inf and 1 <= self.b < math.inf):
+        if not all(is_number(value) and value >= 1 for value in (self.a, self.b)):
             raise InputError(f"a and b must be finite and at least 1, found {self.a!r} and {self.b!r}")
 
     @property

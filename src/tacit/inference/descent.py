@@ -37,7 +37,7 @@ class PlainDescent:
     momentum: float = 0.0
 
     def __post_init__(self) -> None:
-        as_step_size(self.learning_rate)
+        as_step_size(self.learning_rate, "learning_rate")
         check_decay("momentum", self.momentum)
 
     def init(self, params: Mapping[str, Tensor]) -> Moments:
@@ -63,7 +63,7 @@ class Adam:
     floor: float = 1e-8
 
     def __post_init__(self) -> None:
-        as_step_size(self.learning_rate)
+        as_step_size(self.learning_rate, "learning_rate")
         check_decay("decay", self.decay)
         check_decay("square_decay", self.square_decay)
         check_positive("floor", self.floor)

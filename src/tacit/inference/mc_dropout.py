@@ -56,7 +56,9 @@ class MCDropout:
         check_count("draws", self.draws)
         if not dropout_layers(self.model):
             raise InputError("MC dropout needs a model with nn.Dropout layers, found none")
-        if self.dataset_size is None and not isinstance(self.prior, FlatPrior):
+        if self.dataset_size is not None:
+            check_count("dataset_size", self.dataset_size)
+        elif not isinstance(self.prior, FlatPrior):
             raise InputError("a prior is weighed against the data: dataset_size must be declared")
         check_decay("average", self.average)
 

@@ -23,7 +23,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import InputError, check_count, check_positive
+from tacit.errors import InputError, check_count, check_fraction, check_positive
 from tacit.inference.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances
 from tacit.inference.method import INFERENCE_METHODS, Vectors
 from tacit.inference.priors import FlatPrior, Prior
@@ -70,8 +70,7 @@ class PSGLD:
         if self.temperature is None:
             raise InputError("preconditioned noise needs a temperature, found None; noise='planned' takes the plan's")
         check_positive("damping", self.damping)
-        if not (isinstance(self.decay, int | float) and 0 <= self.decay < 1):
-            raise InputError(f"decay must lie in [0, 1), found {self.decay!r}")
+        check_fraction("decay", self.decay)
         if self.adapt_steps is not None:
             check_count("adapt_steps", self.adapt_steps)
 

@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_count, check_fraction
 from tacit.inference.method import INFERENCE_METHODS, Vectors
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.inference.step_sizes import StepSize, as_step_size
@@ -38,11 +38,12 @@ class SGD:
     momentum: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.momentum < 1:
-            raise InputError(f"momentum must lie in [0, 1), found {self.momentum!r}")
+        check_fraction("momentum", self.momentum)
+        if self.dataset_size is not None:
+            check_count("dataset_size", self.dataset_size)
         if self.dataset_size is None and not isinstance(self.prior, FlatPrior):
             raise InputError("a prior is weighed against the data: dataset_size must be declared")
-        as_step_size(self.learning_rate)
+        as_step_size(self.learning_rate, "learning_rate")
 
     @cached_property
     def losses(self) -> ModelLosses:

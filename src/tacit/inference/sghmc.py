@@ -23,7 +23,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import InputError
+from tacit.errors import check_share
 from tacit.inference.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.method import INFERENCE_METHODS, Vectors
 from tacit.inference.priors import FlatPrior, Prior
@@ -65,8 +65,7 @@ class SGHMC:
 
     def __post_init__(self) -> None:
         check_sampler(self.step_size, self.dataset_size, self.temperature, self.noise, self.seed)
-        if not (isinstance(self.friction, int | float) and 0 < self.friction <= 1):
-            raise InputError(f"friction must lie in (0, 1], found {self.friction!r}")
+        check_share("friction", self.friction)
 
     @cached_property
     def losses(self) -> ModelLosses:

@@ -24,7 +24,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_share
 from tacit.inference.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.method import INFERENCE_METHODS, Vectors
 from tacit.inference.priors import FlatPrior, Prior
@@ -68,8 +68,7 @@ class SGNHT:
         check_sampler(self.step_size, self.dataset_size, self.temperature, self.noise, self.seed)
         if self.temperature is None:
             raise InputError("a thermostat needs a temperature, found None; noise='planned' takes the plan's noise")
-        if not (isinstance(self.diffusion, int | float) and 0 < self.diffusion <= 1):
-            raise InputError(f"diffusion must lie in (0, 1], found {self.diffusion!r}")
+        check_share("diffusion", self.diffusion)
 
     @cached_property
     def losses(self) -> ModelLosses:

@@ -37,7 +37,7 @@ class DecreasingStep:
     first: float
 
     def __post_init__(self) -> None:
-        check_positive("step size", self.first)
+        check_positive("first", self.first)
 
     def at(self, step: int) -> float:
         return self.first / math.cbrt(step + 1)
@@ -90,7 +90,7 @@ class CyclicalStep:
     exploration: float = 0.8
 
     def __post_init__(self) -> None:
-        check_positive("step size", self.first)
+        check_positive("first", self.first)
         check_count("length", self.length)
         if not (isinstance(self.exploration, int | float) and 0 <= self.exploration < 1):
             raise InputError(f"exploration must lie in [0, 1), found {self.exploration!r}")
@@ -106,5 +106,9 @@ class CyclicalStep:
         return step % self.length / self.length
 
 
-def as_step_size(value: float | StepSize) -> StepSize:
-    return FixedStep(value) if isinstance(value, int | float) else value
+def as_step_size(value: float | StepSize, name: str = "step_size") -> StepSize:
+    """A number stands for itself at every step."""
+    if callable(getattr(value, "at", None)):
+        return value  # type: ignore[return-value]
+    check_positive(name, value)
+    return FixedStep(value)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from tacit.ledger.chain import Chain, Head
 from tacit.ledger.events import (
     BallsInBinsStep,
+    DiscretePoissonSample,
     FixedSizeSample,
     GaussianSumQuery,
     Neighbours,
@@ -22,6 +23,7 @@ __all__ = [
     "BallsInBinsStep",
     "Chain",
     "Charge",
+    "DiscretePoissonSample",
     "FixedSizeSample",
     "GaussianSumQuery",
     "Head",

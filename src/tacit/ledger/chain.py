@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from tacit.errors import LedgerError
 
 GENESIS = "0" * 64
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +28,18 @@ class Head:
         try:
             value = json.loads(data)
             head = cls(value["count"], value["hash"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise LedgerError("the ledger's head file is damaged; restore it or the ledger from a backup") from error
-        if not isinstance(head.count, int) or not isinstance(head.hash, str):
-            raise LedgerError("the ledger's head file is damaged; restore it or the ledger from a backup")
-        return head
+            if head.to_bytes() == data and head.is_sound:  # one spelling only, so that every changed bit is found
+                return head
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass
+        raise LedgerError("the ledger's head file is damaged; restore it or the ledger from a backup")
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether these can be the length and the last hash of a chain at all."""
+        if type(self.count) is not int or not isinstance(self.hash, str) or not _HASH.fullmatch(self.hash):
+            return False
+        return self.count > 0 or (self.count == 0 and self.hash == GENESIS)
 
 
 def canonical(value: Mapping[str, Any]) -> bytes:
@@ -52,7 +61,11 @@ class Chain:
     records: tuple[dict[str, Any], ...]
     hashes: tuple[str, ...]
     whole_bytes: int
-    torn_bytes: int
+    torn: bytes
+
+    @property
+    def torn_bytes(self) -> int:
+        return len(self.torn)
 
     @property
     def head(self) -> Head:
@@ -75,7 +88,7 @@ def verify(data: bytes, head: Head | None, *, where: str) -> Chain:
         _check_head(head, hashes, where)
     elif len(records) > 1:
         raise LedgerError(f"{where}: the head file is missing, so a rollback could not be seen; restore it")
-    return Chain(tuple(records), tuple(hashes), whole, len(data) - whole)
+    return Chain(tuple(records), tuple(hashes), whole, data[whole:])
 
 
 def _open_line(line: bytes, previous: str, where: str) -> dict[str, Any]:
@@ -96,5 +109,5 @@ def _check_head(head: Head, hashes: list[str], where: str) -> None:
         raise LedgerError(
             f"{where}: has {len(hashes)} records where its head knows {head.count}; it was rolled back or truncated"
         )
-    if head.count >= 1 and hashes[head.count - 1] != head.hash:
+    if head.count < 0 or [GENESIS, *hashes][head.count] != head.hash:
         raise LedgerError(f"{where}, line {head.count}: differs from what the head file knows; the ledger was replaced")

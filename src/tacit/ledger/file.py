@@ -14,13 +14,16 @@ from tacit.errors import InputError, LedgerError
 from tacit.ledger.chain import Chain, Head, seal, verify
 from tacit.ledger.ledger import Charge, Ledger, LedgerHeader
 from tacit.ledger.replay import FORMAT, Replay, charges_to_json
-from tacit.ledger.storage import FileStorage, head_path, read_bytes
+from tacit.ledger.storage import FileStorage, head_path, read_bytes, reason_of
 
 
 def ledger_path(path: str | Path) -> Path:
     """A run's folder stands for the ``ledger.jsonl`` inside it."""
     path = Path(path)
-    return path / "ledger.jsonl" if path.is_dir() else path
+    try:
+        return path / "ledger.jsonl" if path.is_dir() else path
+    except OSError as error:  # such as a name that is too long
+        raise LedgerError(f"{str(path)[:100]} is no name for a ledger: {reason_of(error)}") from error
 
 
 def verify_ledger(path: str | Path, *, since: Head | None = None) -> Chain:
@@ -29,10 +32,11 @@ def verify_ledger(path: str | Path, *, since: Head | None = None) -> Chain:
     ``since`` is a head kept elsewhere, as in a checkpoint: a ledger that does not go on from it is refused.
     """
     path = ledger_path(path)
+    head = read_bytes(head_path(path))  # before the ledger: a run that is writing must not look rolled back
     data = read_bytes(path)
     if data is None:
         raise LedgerError(f"no ledger at {path}; name a ledger file or a run's folder")
-    chain = _verify(data, read_bytes(head_path(path)), path)
+    chain = _verify(data, head, path)
     if not chain.records:
         raise LedgerError(f"{path} holds no ledger record")
     if since is not None:
@@ -48,8 +52,8 @@ def read_ledger(path: str | Path) -> Ledger:
     """
     chain = verify_ledger(path)
     replay = _replay(chain)
-    if chain.torn_bytes:
-        replay.apply(_void_record(chain, replay))
+    for record in _void_records(chain, replay):
+        replay.apply(record)
     return replay.ledger
 
 
@@ -70,7 +74,6 @@ class LedgerFile:
 
     def __init__(self, path: str | Path, header: LedgerHeader, versions: Mapping[str, str] | None = None) -> None:
         self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._storage = FileStorage(self.path)
         try:
             self._recover(header, dict(versions or {}))
@@ -79,18 +82,28 @@ class LedgerFile:
             raise
 
     def _recover(self, header: LedgerHeader, versions: dict[str, str]) -> None:
-        chain = _verify(self._storage.read(), self._storage.read_head(), self.path)
+        head = self._storage.read_head()
+        chain = _verify(self._storage.read(), head, self.path)
         self._head = chain.head
         self._replay = _replay(chain)
         if not chain.records:
-            self._storage.truncate(0)  # a first line cut short: nothing was ever charged under it
+            if chain.torn_bytes:
+                self._refuse_foreign(chain.torn.rstrip(b"\0"))
+                self._storage.truncate(0)  # a first line cut short: nothing was ever charged under it
             self._append({"record": "open", "format": FORMAT, "header": asdict(header), "versions": versions})
-            self._storage.sync_folder()
-            return
-        self._check_same(header)
-        if chain.torn_bytes:
-            self._storage.truncate(chain.whole_bytes)
-            self._append(_void_record(chain, self._replay))
+        else:
+            self._check_same(header)
+            if chain.torn_bytes:
+                self._storage.truncate(chain.whole_bytes)
+            for record in _void_records(chain, self._replay):
+                self._append(record)
+        if head != self._head.to_bytes():  # new, or a crash left it behind: from here on a rollback can be seen again
+            self._storage.write_head(self._head.to_bytes(), durably=True)
+
+    def _refuse_foreign(self, begun: bytes) -> None:
+        """A file that is not the beginning of a ledger is somebody's, and stays as it is."""
+        if begun[: len(_OPEN)] != _OPEN[: len(begun)]:
+            raise LedgerError(f"{self.path} is not a ledger but another file; name a new one for the ledger")
 
     def _check_same(self, header: LedgerHeader) -> None:
         for name in asdict(header):
@@ -109,6 +122,11 @@ class LedgerFile:
     @property
     def head(self) -> Head:
         return self._head
+
+    @property
+    def broken(self) -> bool:
+        """Whether a write failed. Nothing more can be charged, nor settled, until the ledger is opened again."""
+        return self._storage.broken
 
     def reserve(self, charges: Sequence[Charge]) -> int:
         """Charge a block of steps before any of its data is touched; returns the record's number."""
@@ -138,6 +156,12 @@ class LedgerFile:
         """Declare that a run goes on at ``step``; steps that were charged but lost count as a run of their own."""
         again = {"planned_steps": paid_again} if paid_again > 0 else {}
         self._append({"record": "note", "resumed_at": step, **again})
+
+    def release(self, record: Mapping[str, Any]) -> None:
+        """Note that artefacts left the house, by name: never their hash, which would depend on the data (rule 3)."""
+        if record.get("record") != "release":
+            raise InputError(f"a release is noted by a release record, found {record.get('record')!r}")
+        self._append(record)
 
     def close(self) -> None:
         self._storage.close()
@@ -169,6 +193,17 @@ def _replay(chain: Chain) -> Replay:
     return replay
 
 
-def _void_record(chain: Chain, replay: Replay) -> dict[str, Any]:
-    """What stands for a torn tail: a whole block is charged for it, as if its reserve had been used."""
-    return {"record": "void", "torn_bytes": chain.torn_bytes, "charges": charges_to_json(replay.last_block)}
+def _void_records(chain: Chain, replay: Replay) -> list[dict[str, Any]]:
+    """What stands for a torn tail: a whole block is charged for it, as if its reserve had been used.
+
+    Nothing was released under it, since a release waits for the whole line. So nothing stands for a settle or a note
+    cut short, nor for a tail too short to tell; otherwise a crash while settling would be paid for twice.
+    """
+    written = chain.torn.rstrip(b"\0")  # a file may have grown before its content came
+    if b'{"'.startswith(written) or written.startswith(_NO_CHARGE):
+        return []
+    return [{"record": "void", "torn_bytes": chain.torn_bytes, "charges": charges_to_json(replay.torn_block)}]
+
+
+_OPEN = b'{"format":'  # how the first line of a ledger begins
+_NO_CHARGE = b'{"h'  # names in a line are sorted: a record that charges begins with "charges", the others with "hash"

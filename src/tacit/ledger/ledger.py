@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from tacit.errors import InputError, check_count
+from tacit.errors import InputError, check_choice, check_count, check_inside, check_positive, check_texts
 from tacit.ledger.events import Neighbours, SamplingEvent, Unit
 
 Randomness = Literal["secure", "seeded"]
@@ -44,8 +44,14 @@ class LedgerHeader:
     def __post_init__(self) -> None:
         for name, allowed in (("unit", Unit), ("neighbours", Neighbours), ("schedule", Schedule),
                               ("randomness", Randomness)):  # fmt: skip
-            if getattr(self, name) not in get_args(allowed):
-                raise InputError(f"{name} must be one of {', '.join(get_args(allowed))}, found {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), get_args(allowed))
+        if not isinstance(self.dataset, str):
+            raise InputError(f"dataset must be a declared name, found {self.dataset!r}")
+        if self.epsilon is not None:
+            check_positive("epsilon", self.epsilon)
+        if self.delta is not None:
+            check_inside("delta", self.delta)
+        check_texts("assumptions", self.assumptions)
         if self.dataset_size is not None:
             check_count("dataset_size", self.dataset_size)
         if (self.filter_order is None) != (self.filter_divergence is None):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.errors import InputError, LedgerError
+from tacit.errors import LedgerError, check_count
 from tacit.ledger.events import event_from_json, event_to_json
 from tacit.ledger.ledger import Charge, Ledger, LedgerHeader
 
@@ -24,6 +24,7 @@ class Replay:
     def __init__(self) -> None:
         self._header: LedgerHeader | None = None
         self._blocks: dict[int, tuple[Charge, ...]] = {}
+        self._last_block: tuple[Charge, ...] = ()
         self._planned = 0
         self._runs = 0
         self._count = 0
@@ -32,7 +33,7 @@ class Replay:
         self._count += 1
         try:
             self._apply(record)
-        except (KeyError, TypeError, InputError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LedgerError(f"record {self._count} cannot be read: {error}") from error
 
     def _apply(self, record: Mapping[str, Any]) -> None:
@@ -46,25 +47,32 @@ class Replay:
             case _ if self._header is None:
                 raise LedgerError("the first record of a ledger must be 'open'")
             case "reserve" | "void":
-                self._blocks[self._count] = charges_from_json(record["charges"])
+                self._blocks[self._count] = block = charges_from_json(record["charges"])
+                self._last_block = block or self._last_block
             case "settle":
                 block = self._blocks[record["reserve"]]
                 self._blocks[record["reserve"]] = _first_steps(block, record["steps"])
             case "note":
-                self._planned += record.get("planned_steps", 0)
-                self._runs += "planned_steps" in record
+                if "planned_steps" in record:
+                    check_count("planned_steps", record["planned_steps"])
+                    self._planned += record["planned_steps"]
+                    self._runs += 1
             case "checkpoint" | "release":
                 pass
             case kind:
                 raise LedgerError(f"record {self._count} is of an unknown kind {kind!r}; it may have been a charge")
 
     @property
-    def last_block(self) -> tuple[Charge, ...]:
-        """The newest reserved block, or nothing; a torn tail is charged like it."""
-        return self._blocks[max(self._blocks)] if self._blocks else ()
+    def torn_block(self) -> tuple[Charge, ...]:
+        """What a torn reserve is charged as: the newest block as it was reserved, or the rest of what was planned.
+
+        The last block of a run may be shorter than the others, and the budget was asked for no more.
+        """
+        left, steps = self._planned - self.ledger.steps, _steps(self._last_block)
+        return _first_steps(self._last_block, min(left, steps)) if left > 0 else self._last_block
 
     def block_steps(self, number: int) -> int:
-        return sum(charge.steps for charge in self._blocks[number])
+        return _steps(self._blocks[number])
 
     @property
     def ledger(self) -> Ledger:
@@ -76,10 +84,14 @@ class Replay:
 
 def _first_steps(block: tuple[Charge, ...], steps: int) -> tuple[Charge, ...]:
     """The first ``steps`` steps of a block; more than it holds is an attempt to rewrite history."""
-    if not isinstance(steps, int) or not 0 <= steps <= sum(charge.steps for charge in block):
+    if not isinstance(steps, int) or not 0 <= steps <= _steps(block):
         raise LedgerError(f"a settle record asks for {steps} steps of a smaller block")
     kept = []
     for charge in block:
         kept.append(Charge(charge.event, min(steps, charge.steps)))
         steps -= kept[-1].steps
     return tuple(kept)
+
+
+def _steps(block: tuple[Charge, ...]) -> int:
+    return sum(charge.steps for charge in block)

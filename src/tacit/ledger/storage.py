@@ -1,93 +1,130 @@
-"""Where the bytes of a ledger lie. All input and output of the ledger goes through this one small class.
+"""Where the bytes of a ledger lie. All input and output of ledgers, heads and checkpoints goes through this file.
 
-Durability is the point: an append has reached the disk when it returns, and the head is replaced atomically.
+Durability is the point: an append has reached the disk when it returns, and a file is replaced whole or not at all.
 """
 
 import errno
-import fcntl
-import os
+from contextlib import suppress
 from pathlib import Path
 
-from tacit.errors import LedgerError
+from tacit.errors import LedgerError, StorageError
+from tacit.ledger.disk import Bytes, Disk, the_disk
 
 
 class FileStorage:
-    """An append-only file, exclusively locked, with its head file beside it."""
+    """An append-only file, exclusively locked, with its head file beside it.
+
+    A failed append or sync is fatal: what the disk holds is then unknown, because a system may forget what it could not
+    write and call the next sync a success. So the storage is *broken* from then on, and only opening the ledger again,
+    which reads what is really there, goes on from it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.broken = False
         self._head_path = head_path(path)
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._disk = the_disk()
         try:
-            self._file = os.open(path, flags, 0o600)
+            make_folders(path.parent)
+            self._file = self._disk.open_to_append(path)
         except OSError as error:
-            reason = "is a symbolic link" if error.errno == errno.ELOOP else (error.strerror or "cannot be opened")
+            reason = "it is a symbolic link" if error.errno == errno.ELOOP else reason_of(error)
             raise LedgerError(f"ledger {path} cannot be opened for writing: {reason}") from error
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._file)
+            self._disk.lock(self._file)
+            self._disk.sync_folder(path.parent)  # or a crash could leave a head without its ledger
+        except BlockingIOError as error:
+            self.close()
             raise LedgerError(f"ledger {path} is in use by another writer; wait until that run has ended") from error
+        except OSError as error:
+            self.close()
+            raise LedgerError(f"ledger {path} cannot be opened for writing: {reason_of(error)}") from error
 
     def read(self) -> bytes:
-        return _read_all(self._file)
+        try:
+            return _read_all(self._disk, self._file)
+        except OSError as error:
+            raise LedgerError(f"ledger {self.path} cannot be read: {reason_of(error)}") from error
 
     def append(self, data: bytes) -> None:
-        """Write all of ``data`` at the end and wait until it is on disk. A failure here is fatal for the run."""
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._file, view) :]
-        os.fdatasync(self._file)
+        """Write all of ``data`` at the end and wait until it is on disk."""
+        self._refuse_if_broken()
+        try:
+            _write_all(self._disk, self._file, data)
+            self._disk.sync_data(self._file)
+        except BaseException as error:  # an interrupt leaves a part of a line as well
+            raise self._break(error) from error
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._file, size)
-        os.fdatasync(self._file)
+        self._refuse_if_broken()
+        try:
+            self._disk.truncate(self._file, size)
+            self._disk.sync_data(self._file)
+        except BaseException as error:
+            raise self._break(error) from error
 
     def read_head(self) -> bytes | None:
         return read_bytes(self._head_path)
 
-    def write_head(self, data: bytes) -> None:
-        """Replace the head atomically. Not synced: a head that is one record behind is still a prefix."""
-        temporary = self._head_path.with_name(self._head_path.name + ".new")
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(file, data)
-        finally:
-            os.close(file)
-        os.replace(temporary, self._head_path)
+    def write_head(self, data: bytes, *, durably: bool = False) -> None:
+        """Replace the head atomically. Its content is on disk before its name is, so a crash never leaves half a head.
 
-    def sync_folder(self) -> None:
-        """Make the file's name itself durable, once, after creation."""
-        sync_folder(self.path.parent)
+        The name need not be: a head that is some records behind is still a prefix. ``durably`` waits for it as well.
+        """
+        self._refuse_if_broken()
+        try:
+            _replace(self._disk, self._head_path, data)
+            if durably:
+                self._disk.sync_folder(self.path.parent)
+        except BaseException as error:
+            raise self._break(error) from error
 
     def close(self) -> None:
         if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+            file, self._file = self._file, -1
+            self._disk.close(file)
+
+    def _refuse_if_broken(self) -> None:
+        if self.broken:
+            raise LedgerError(f"ledger {self.path} could not be written before; open it again to go on")
+
+    def _break(self, error: BaseException) -> BaseException:
+        self.broken = True
+        if not isinstance(error, OSError):
+            return error
+        return LedgerError(
+            f"ledger {self.path} cannot be written: {reason_of(error)}; the run ends here, make room and go on from "
+            "its checkpoint"
+        )
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put ``data`` where ``path`` is, whole or not at all, and wait until it is on disk."""
-    temporary = path.with_name(path.name + ".new")
-    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    """Put ``data`` where ``path`` is, whole or not at all, and wait until it is on disk. Makes the folders it needs."""
+    disk = the_disk()
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file, view) :]
-        os.fsync(file)
-    finally:
-        os.close(file)
-    os.replace(temporary, path)
-    sync_folder(path.parent)
+        make_folders(path.parent)
+        _replace(disk, path, data)
+        disk.sync_folder(path.parent)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {reason_of(error)}; what was there before is kept") from error
 
 
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    folder = os.open(path, os.O_RDONLY)
+def make_folders(path: Path) -> None:
+    """Make a folder and those above it, each with a name that survives a crash before anything is put into it.
+
+    The innermost one that is there already is synced too: whoever made it may have been killed before doing so.
+    """
+    disk = the_disk()
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        made = disk.make_folder(path)
+        there = path.parent if made else path
+        with suppress(PermissionError):  # in a folder of others, where we only may pass
+            disk.sync_folder(there.parent)
+    except FileNotFoundError:
+        make_folders(path.parent)
+        made = disk.make_folder(path)
+    if made:
+        disk.sync_folder(path.parent)
 
 
 def head_path(path: Path) -> Path:
@@ -95,25 +132,63 @@ def head_path(path: Path) -> Path:
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """The content of a file that is not a link, or None where there is none."""
+    """The content of an ordinary file that is not a link, or None where there is none."""
+    disk = the_disk()
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
+        file = disk.open_to_read(path)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise LedgerError(f"{path} cannot be read: {error.strerror}") from error
+        reason = "it is a symbolic link" if error.errno == errno.ELOOP else reason_of(error)
+        raise LedgerError(f"{path} cannot be read: {reason}") from error
     try:
-        return _read_all(file)
+        return _read_all(disk, file)
     except OSError as error:
-        raise LedgerError(f"{path} cannot be read: {error.strerror}") from error
+        raise LedgerError(f"{path} cannot be read: {reason_of(error)}") from error
     finally:
-        os.close(file)
+        disk.close(file)
 
 
-def _read_all(file: int) -> bytes:
+def is_there(path: Path) -> bool:
+    """Whether the name stands for anything; what cannot be read is there too, and reading it says why."""
+    disk = the_disk()
+    try:
+        disk.close(disk.open_to_read(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def reason_of(error: OSError) -> str:
+    return error.strerror or str(error) or "the disk refuses"
+
+
+def _replace(disk: Disk, path: Path, data: bytes) -> None:
+    temporary = path.with_name(path.name + ".new")
+    file = disk.open_new(temporary)
+    try:
+        _write_all(disk, file, data)
+        disk.sync_data(file)
+    finally:
+        disk.close(file)
+    disk.rename(temporary, path)
+
+
+def _write_all(disk: Disk, file: int, data: Bytes) -> None:
+    view = memoryview(data)
+    while view:
+        written = disk.write(file, view)
+        if written < 1:  # no progress is a failure, or this would never end
+            raise OSError(errno.EIO, "nothing was written")
+        view = view[written:]
+
+
+def _read_all(disk: Disk, file: int) -> bytes:
     parts = []
     offset = 0
-    while part := os.pread(file, 1 << 20, offset):
+    while part := disk.read(file, 1 << 20, offset):
         parts.append(part)
         offset += len(part)
     return b"".join(parts)

@@ -1,6 +1,7 @@
 """Clip, sum, noise: what one record may do to a release, and the noise that hides it."""
 
 from tacit.mechanisms.clipping import CLIPPING_RULES, AdaptiveClip, ClipGroups, ClipLayers, Clipping, ClipRecords
+from tacit.mechanisms.grid import Grid, Numerics
 from tacit.mechanisms.groups import (
     VectorGroup,
     clip_norms_by_dimension,
@@ -20,6 +21,8 @@ __all__ = [
     "Clipping",
     "GaussianNoise",
     "GaussianSumMechanism",
+    "Grid",
+    "Numerics",
     "VectorGroup",
     "Vectors",
     "build_mechanism",

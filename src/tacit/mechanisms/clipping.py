@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from tacit.errors import InputError, check_positive
+from tacit.errors import InputError, check_inside, check_positive
 from tacit.mechanisms.groups import VectorGroup, clip_norms_by_dimension
 
 Shapes = Mapping[str, torch.Size]
@@ -106,6 +106,8 @@ class ClipGroups:
 
     def __post_init__(self) -> None:
         _check_rule(self.rule)
+        if not self.vector_groups or not all(isinstance(group, VectorGroup) for group in self.vector_groups):
+            raise InputError(f"vector_groups must hold at least one VectorGroup, found {self.vector_groups!r}")
 
     def groups(self, shapes: Shapes) -> tuple[VectorGroup, ...]:
         named = [name for group in self.vector_groups for name in group.names]
@@ -136,8 +138,7 @@ class AdaptiveClip:
         check_positive("initial", self.initial)
         check_positive("count_noise", self.count_noise)
         _check_rule(self.rule)
-        if not 0 < self.quantile < 1:
-            raise InputError(f"quantile must lie strictly between 0 and 1, found {self.quantile!r}")
+        check_inside("quantile", self.quantile)
         check_positive("learning_rate", self.learning_rate)
 
     def groups(self, shapes: Shapes) -> tuple[VectorGroup, ...]:

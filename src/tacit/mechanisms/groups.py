@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tacit.errors import InputError, check_positive
+from tacit.errors import InputError, check_positive, check_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,10 @@ class VectorGroup:
 
     def __post_init__(self) -> None:
         if not self.names:
-            raise InputError("a vector group needs at least one name, found none")
+            raise InputError("names must hold at least one vector, found none")
+        check_texts("names", self.names)
+        if len(set(self.names)) != len(self.names):
+            raise InputError(f"names must be different, found {self.names!r}")
         check_positive("clip_norm", self.clip_norm)
         if self.noise_stddev is not None:
             check_positive("noise_stddev", self.noise_stddev)

@@ -15,6 +15,7 @@ from torch import Tensor
 from tacit.errors import InputError
 from tacit.ledger import GaussianSumQuery
 from tacit.mechanisms.clipping import CLIPPING_RULES, AdaptiveClip, Clipping, Shapes
+from tacit.mechanisms.grid import Grid, Numerics
 from tacit.mechanisms.groups import VectorGroup
 from tacit.mechanisms.noise import GaussianNoise
 from tacit.randomness import Randomness
@@ -39,7 +40,8 @@ def rounding_slack(chunk: int, dtype: torch.dtype) -> float:
 class GaussianSumMechanism:
     """Clipping and noise resolved for vectors of known names and shapes.
 
-    ``norm`` is the current clip norm of adaptive clipping, a function of released counts only; 1 otherwise.
+    ``norm`` is the current clip norm of adaptive clipping, a function of released counts only; 1 otherwise. With strict
+    ``numerics`` sums are whole numbers of steps of each group's grid (see :mod:`tacit.mechanisms.grid`).
     """
 
     groups: tuple[VectorGroup, ...]
@@ -49,11 +51,19 @@ class GaussianSumMechanism:
     slack: float
     multiplicity: int
     norm: float = 1.0
+    numerics: Numerics = "float64"
+    _grids: list[Grid | None] = field(init=False)
     _columns: list[list[int]] = field(init=False)
     _scales: list[Tensor | None] = field(init=False)
 
     def __post_init__(self) -> None:
         column = {name: index for index, name in enumerate(self.shapes)}
+        strict = self.numerics == "strict"
+        self._grids = [Grid.of(group.clip_norm) if strict else None for group in self.groups]
+        self.stddevs = tuple(
+            stddev if grid is None else grid.rounded_up(stddev)
+            for stddev, grid in zip(self.stddevs, self._grids, strict=True)
+        )
         self._columns = [[column[name] for name in group.names] for group in self.groups]
         self._scales = [None if group.scales is None else torch.tensor(group.scales).double() for group in self.groups]
 
@@ -61,8 +71,15 @@ class GaussianSumMechanism:
     def queries(self) -> tuple[GaussianSumQuery, ...]:
         """The mechanism's half of the ledger entry, from the very fields it uses."""
         queries = [
-            GaussianSumQuery(group.clip_norm, stddev, self.slack, self.multiplicity, _group_name(group, self.shapes))
-            for group, stddev in zip(self.groups, self.stddevs, strict=True)
+            GaussianSumQuery(
+                group.clip_norm,
+                stddev,
+                self.slack,
+                self.multiplicity,
+                _group_name(group, self.shapes),
+                None if grid is None else grid.step,
+            )
+            for group, stddev, grid in zip(self.groups, self.stddevs, self._grids, strict=True)
         ]
         if isinstance(self.clipping, AdaptiveClip):
             noise = self.clipping.count_noise
@@ -124,11 +141,21 @@ class GaussianSumMechanism:
         return (moved / most).sqrt().clamp(max=1.0)
 
     def zeros(self, device: torch.device) -> Vectors:
-        """The sum over no records, in float64."""
-        sums = {name: torch.zeros(shape, dtype=torch.float64, device=device) for name, shape in self.shapes.items()}
+        """The sum over no records, in float64, or in whole steps."""
+        kind = torch.int64 if self.numerics == "strict" else torch.float64
+        sums = {name: torch.zeros(shape, dtype=kind, device=device) for name, shape in self.shapes.items()}
         if isinstance(self.clipping, AdaptiveClip):
             sums[UNCLIPPED] = torch.zeros(1, dtype=torch.float64, device=device)
         return sums
+
+    def on_grid(self, clipped: Mapping[str, Tensor]) -> Vectors:
+        """One record's clipped vectors in whole steps, for strict numerics."""
+        found: Vectors = {}
+        for group, grid in zip(self.groups, self._grids, strict=True):
+            assert grid is not None  # asked for only where numerics are strict
+            parts = grid.whole([clipped[name] for name in group.names], _scales(group))
+            found.update(zip(group.names, parts, strict=True))
+        return {name: found[name] for name in clipped}
 
     def release(
         self,
@@ -142,6 +169,8 @@ class GaussianSumMechanism:
         Noise is drawn and added in float64. With ``like``, what has become public is then rounded to the type of these
         tensors in the same pass over memory.
         """
+        if self.numerics == "strict":
+            return self._release_strictly(sums, denominator, randomness, like or {})
         stddevs = self.stddev_by_name()
         released = {
             name: torch.empty(value.shape, dtype=_dtype(name, like or {}), device=value.device)
@@ -152,6 +181,20 @@ class GaussianSumMechanism:
         )
         self._follow(released)
         return released
+
+    def _release_strictly(
+        self, sums: Mapping[str, Tensor], denominator: float, randomness: Randomness, like: Mapping[str, Tensor]
+    ) -> Vectors:
+        """Whole numbers plus whole noise; only what has become public is turned into floats, once."""
+        released = {}
+        for group, stddev, grid in zip(self.groups, self.stddevs, self._grids, strict=True):
+            assert grid is not None
+            for name, scale in zip(group.names, _scales(group), strict=True):
+                noise = randomness.discrete_normals(grid.sigma(stddev), sums[name].numel())
+                steps = sums[name].cpu() + torch.from_numpy(noise).view(sums[name].shape)
+                value = steps.double().mul_(grid.step * scale).div_(denominator)
+                released[name] = value.to(dtype=_dtype(name, like), device=sums[name].device)
+        return {name: released[name] for name in sums}
 
     def with_stddev(self, stddev: float) -> "GaussianSumMechanism":
         """The same clipping with one noise level for every group, as a Langevin sampler asks for at each step."""
@@ -174,7 +217,7 @@ class GaussianSumMechanism:
         """The noise on each coordinate of each vector's sum."""
         stddevs = {}
         for group, stddev in zip(self.groups, self.stddevs, strict=True):
-            for name, scale in zip(group.names, group.scales or (1.0,) * len(group.names), strict=True):
+            for name, scale in zip(group.names, _scales(group), strict=True):
                 stddevs[name] = stddev * scale * self.norm
         if isinstance(self.clipping, AdaptiveClip):
             stddevs[UNCLIPPED] = self.clipping.count_noise
@@ -187,7 +230,13 @@ class GaussianSumMechanism:
 
 
 def build_mechanism(
-    clipping: Clipping, noise: GaussianNoise | None, shapes: Shapes, *, slack: float, multiplicity: int = 1
+    clipping: Clipping,
+    noise: GaussianNoise | None,
+    shapes: Shapes,
+    *,
+    slack: float,
+    multiplicity: int = 1,
+    numerics: Numerics = "float64",
 ) -> GaussianSumMechanism:
     """Join clipping and noise for vectors of these shapes.
 
@@ -196,11 +245,15 @@ def build_mechanism(
     shapes = dict(shapes)
     if not shapes:
         raise InputError("there is nothing to train: no parameter requires a gradient")
+    if numerics == "strict":
+        slack = 0.0  # whole numbers are added without rounding
+        if isinstance(clipping, AdaptiveClip):
+            raise InputError("strict numerics need a grid fixed beforehand, found AdaptiveClip; use ClipRecords")
     groups = clipping.groups(shapes)
     if isinstance(clipping, AdaptiveClip) and noise is not None:
         noise = noise.leave_room_for(clipping.count_noise / (_COUNT_BOUND * multiplicity))
     stddevs = _allocate(groups, noise, shapes, multiplicity * (1 + slack))
-    mechanism = GaussianSumMechanism(groups, stddevs, shapes, clipping, slack, multiplicity)
+    mechanism = GaussianSumMechanism(groups, stddevs, shapes, clipping, slack, multiplicity, numerics=numerics)
     if isinstance(clipping, AdaptiveClip):
         mechanism.norm = clipping.initial
     return mechanism
@@ -224,6 +277,10 @@ def _allocate(
 
 def _dtype(name: str, like: Mapping[str, Tensor]) -> torch.dtype:
     return like[name].dtype if name in like else torch.float64
+
+
+def _scales(group: VectorGroup) -> tuple[float, ...]:
+    return group.scales or (1.0,) * len(group.names)
 
 
 def _group_name(group: VectorGroup, shapes: Shapes) -> str:

@@ -47,6 +47,8 @@ class GaussianPosterior:
             raise InputError("give either stddev (mean-field) or scale_tril (full-rank)")
         if self.stddev is not None and {n: v.shape for n, v in self.stddev.items()} != self._shapes():
             raise InputError("stddev needs the names and shapes of mean")
+        if self.stddev is not None and not all(bool((value >= 0).all()) for value in self.stddev.values()):
+            raise InputError("stddev must not be negative nor NaN")
         if self.scale_tril is not None and self.scale_tril.shape != (self.dimension, self.dimension):
             raise InputError(f"scale_tril must be [{self.dimension}, {self.dimension}], one row per parameter")
 

@@ -34,6 +34,8 @@ class Draws:
 
     def __post_init__(self) -> None:
         check_count("chains", self.chains)
+        if not self.vectors or not all(isinstance(value, Tensor) and value.dim() for value in self.vectors.values()):
+            raise InputError("vectors must hold stacked tensors by name, found none or something else")
         if len(self) % self.chains:
             raise InputError(f"{len(self)} draws cannot be {self.chains} chains of equal length")
 
@@ -82,6 +84,8 @@ def combine(posteriors: Iterable[Posterior]) -> Draws:
     It is post-processing of what every one of them paid for: their ledgers, or their runs in one ledger, add up.
     """
     members = [list(posterior) for posterior in posteriors]
+    if not members:
+        raise InputError("posteriors must hold at least one posterior, found none")
     equal = len({len(member) for member in members}) == 1
     return Draws.of([draw for member in members for draw in member], len(members) if equal else 1)
 

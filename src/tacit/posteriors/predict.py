@@ -8,12 +8,12 @@ numbers and counts the variance is taken apart in the same way (``posteriors/reg
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_choice, check_count
 from tacit.likelihoods import (
     Bernoulli,
     Categorical,
@@ -112,6 +112,10 @@ def predict(
     """
     if not isinstance(inputs, Tensor) or inputs.dim() == 0:
         raise InputError(f"inputs must be a tensor of records, found {type(inputs).__name__}")
+    if not len(inputs):
+        raise InputError("inputs must hold at least one record, found none")
+    check_count("batch_size", batch_size)
+    check_choice("link", link, get_args(Link))
     reader = likelihood or (Categorical() if link == "softmax" else Bernoulli())
     starts = range(0, len(inputs), batch_size)
     batches = [(start, inputs[start : start + batch_size]) for start in starts]

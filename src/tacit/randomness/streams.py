@@ -15,6 +15,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
 from tacit.errors import InputError
+from tacit.randomness.discrete_gaussian import discrete_gaussians
 from tacit.randomness.inverse_normal import to_normals
 from tacit.randomness.noisy_sums import add_noise_by_kernel, add_noise_by_parts
 
@@ -93,6 +94,10 @@ class Randomness:
         if not add_noise_by_kernel(self._key, counter, sums, stddevs, denominator, outs):
             parts = _normal_parts(self._stream(counter), sum(value.numel() for value in sums))
             add_noise_by_parts(parts, sums, stddevs, denominator, outs)
+
+    def discrete_normals(self, sigma: int, count: int) -> npt.NDArray[np.int64]:
+        """Whole numbers from the discrete Gaussian of parameter sigma, exactly."""
+        return discrete_gaussians(lambda words: self.words("noise", words), sigma, count)
 
     def _next_counter(self, purpose: Purpose) -> bytes:
         if self._seed is None and self._process != os.getpid():

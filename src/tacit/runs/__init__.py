@@ -1,7 +1,7 @@
 """RUNS: a private run on a table, from declared facts to a folder that others can read, predict with and report on."""
 
 from tacit.runs.evaluation import evaluate
-from tacit.runs.fit import Fitted, fit, training_plan
+from tacit.runs.fit import Fitted, check_budget, fit, training_plan
 from tacit.runs.folder import RunFacts, RunFolder, read_posterior, read_run
 from tacit.runs.predictions import Predictor
 from tacit.runs.problem import Problem
@@ -14,6 +14,7 @@ __all__ = [
     "RunFacts",
     "RunFolder",
     "Spread",
+    "check_budget",
     "evaluate",
     "fit",
     "read_posterior",

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from tacit.accountants import Budget
-from tacit.ledger import Ledger, read_ledger
+from tacit.accountants import Budget, BudgetGate
+from tacit.errors import BudgetError
+from tacit.ledger import Charge, GaussianSumQuery, Ledger, read_ledger
 from tacit.mechanisms import ClipRecords, GaussianNoise
 from tacit.posteriors import Posterior, RegressionPrediction, predict
 from tacit.randomness import Randomness
@@ -16,9 +18,13 @@ from tacit.runs.problem import Problem
 from tacit.runs.spread import Spread, release_spread
 from tacit.sampling import PoissonSampling, Records, Users
 from tacit.tables import Encoded
+from tacit.tables.recipes import spread_event
 from tacit.training import DataSource, EvidencePlan, TrainingPlan, train
+from tacit.training.chains import Chains, Keeping
+from tacit.training.checkpoints import read_checkpoint
 
 PHYSICAL_BATCH = 4096  # rows of a table are small
+_LATE = 0.7  # of the steps: a run that a crash cut short after these is as good as finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,18 @@ def training_plan(problem: Problem, ledger: str | Path, budget: Budget | None = 
     )
 
 
+def check_budget(problem: Problem, plan: TrainingPlan) -> None:
+    """Refuse a run that a shared budget cannot pay to its end, before it spends a part of it."""
+    if plan.budget is None or not Path(plan.ledger).exists():
+        return
+    settings = problem.recipe
+    step = plan.sampling.event((GaussianSumQuery(1.0, settings.noise_multiplier),))
+    charges = [Charge(step, settings.steps)]
+    if settings.spread_noise is not None:
+        charges.append(Charge(spread_event(settings.spread_noise), 1))
+    BudgetGate(plan.budget)(read_ledger(plan.ledger), charges)
+
+
 def fit(
     problem: Problem,
     data: Encoded,
@@ -72,19 +90,26 @@ def fit(
     inputs, targets = torch.from_numpy(data.inputs), torch.from_numpy(data.targets)
     held_out = None if probes is None else (torch.from_numpy(probes.inputs), torch.from_numpy(probes.targets))
     evidence = EvidencePlan(probes=held_out, members=members) if held_out is not None or members else None
-    run = train(
-        problem.inference(model),
-        DataSource((inputs, targets), user_ids=None if data.users is None else data.users.tolist()),
-        plan,
-        keep_last=settings.draws if problem.method in ("sgld", "sghmc") else 1,
-        keep_every=settings.keep_every,
-        randomness=randomness,
-        evidence=evidence,
-        on_step=on_step,
-        checkpoint=checkpoint,
-        checkpoint_every=plan.block,
-        resume=resume,
-    )
+    method = problem.inference(model)
+    keeping = Keeping(settings.draws if problem.method in ("sgld", "sghmc") else 1, settings.keep_every)
+    try:
+        run = train(
+            method,
+            DataSource((inputs, targets), user_ids=None if data.users is None else data.users.tolist()),
+            plan,
+            keep_last=keeping.last,
+            keep_every=keeping.every,
+            randomness=randomness,
+            evidence=evidence,
+            on_step=on_step,
+            checkpoint=checkpoint,
+            checkpoint_every=plan.block,
+            resume=resume,
+        )
+    except BudgetError:
+        if not resume or checkpoint is None or settings.spread_noise is not None:
+            raise
+        return _cut_short(Chains(method, plan.steps, keeping), plan, checkpoint)
     if settings.spread_noise is None:
         return Fitted(run.posterior, run.ledger, run.effective_temperature, None)
     found = predict(model, run.posterior, inputs, likelihood=problem.likelihood, levels=(0.5,))
@@ -93,3 +118,17 @@ def fit(
     residuals = (targets.double() - found.mean).numpy()
     spread = release_spread(residuals, users, plan, settings.spread_noise, randomness)
     return Fitted(run.posterior, read_ledger(plan.ledger), None, spread)
+
+
+def _cut_short(chains: Chains[Any], plan: TrainingPlan, checkpoint: Path) -> Fitted:
+    """After a crash some steps were paid for twice, so the budget ends a little before the plan: keep what there is.
+
+    That the run stops there follows from the crash and the ledger, not from what was learned.
+    """
+    found = read_checkpoint(checkpoint, like=chains.content)
+    if found.step < _LATE * plan.steps:
+        raise BudgetError(
+            f"a crash lost steps that were paid for: the budget ends at step {found.step} of {plan.steps}; start anew"
+        )
+    chains.restore(found.step, found.content)
+    return Fitted(chains.posterior, read_ledger(plan.ledger), None, None)

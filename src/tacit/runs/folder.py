@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError
-from tacit.ledger.storage import replace_file
+from tacit.ledger import read_ledger
+from tacit.ledger.storage import head_path, replace_file
 from tacit.posteriors import Posterior, load_posterior
 from tacit.runs.fit import Fitted
 from tacit.runs.problem import Problem
@@ -64,6 +65,15 @@ class RunFolder:
             raise InputError(
                 f"{self.path} holds a run that was not finished; go on with --resume, or name another folder"
             )
+
+    def forget_if_nothing_was_charged(self) -> None:
+        """Remove what a run wrote that was refused before its first step; a charged ledger is never touched."""
+        if self.checkpoint.exists() or (self.ledger.exists() and read_ledger(self.ledger).steps):
+            return
+        for path in (self.facts, self.ledger, head_path(self.ledger)):
+            path.unlink(missing_ok=True)
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
 
     def write_json(self, path: Path, facts: dict[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

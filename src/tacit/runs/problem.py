@@ -3,7 +3,7 @@
 import importlib
 import math
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -130,9 +130,6 @@ class Problem:
                 )
             case "sgd":
                 return SGD(model, self.likelihood, rate, prior, n)
-
-    def with_budget(self, epsilon: float, delta: float) -> "Problem":
-        return replace(self, epsilon=epsilon, delta=delta)
 
 
 def _linear(features: int, outputs: int, dropout: float | None) -> nn.Module:

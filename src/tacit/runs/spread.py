@@ -67,7 +67,7 @@ def fit_spread(counts: Floats, units: int, noise: float) -> Spread:
 
     Example:
         >>> shares = 2 * (ndtr(EDGES[1:] / 0.1) - ndtr(EDGES[:-1] / 0.1))
-        >>> fit = fit_spread(10_000 * shares, 10_000, noise=10.0)
+        >>> fit = fit_spread(1000 * shares, 1000, noise=10.0)
         >>> len(fit.stddevs), bool(abs(fit.stddevs[0] - 0.1) < 0.01)
         (1, True)
     """

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import InputError, check_positive
-from tacit.ledger import GaussianSumQuery, Neighbours, PoissonSample
+from tacit.errors import InputError, check_positive, check_share
+from tacit.ledger import DiscretePoissonSample, GaussianSumQuery, Neighbours, PoissonSample
 from tacit.randomness import Randomness
 
 
@@ -31,8 +31,7 @@ class PoissonSampling:
     neighbours: ClassVar[Neighbours] = "add_remove"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.probability, int | float) and 0 < self.probability <= 1):
-            raise InputError(f"probability must lie in (0, 1], found {self.probability!r}")
+        check_share("probability", self.probability)
         check_positive("expected_size", self.expected_size)
 
     @classmethod
@@ -55,8 +54,10 @@ class PoissonSampling:
     def steps_per_pass(self) -> int:
         return 1
 
-    def event(self, queries: tuple[GaussianSumQuery, ...]) -> PoissonSample:
-        return PoissonSample(probability=float(self.probability), queries=queries)
+    def event(self, queries: tuple[GaussianSumQuery, ...]) -> PoissonSample | DiscretePoissonSample:
+        on_a_grid = any(query.grid is not None for query in queries)
+        kind = DiscretePoissonSample if on_a_grid else PoissonSample
+        return kind(probability=float(self.probability), queries=queries)
 
     def check_population(self, population: int) -> None:
         """Nothing to check: the real number of units is private here and must not change what happens."""

@@ -19,12 +19,13 @@ Indices = npt.NDArray[np.int64]
 class DrawnRows:
     """The rows of a sample. ``sizes`` gives the rows of each clipped mean, in order; None: every row by itself.
 
-    ``units`` are the units that were drawn, where each is one clipped mean.
+    ``units`` are the units that were drawn, where each is one clipped mean; ``total`` counts those of all ranks.
     """
 
     rows: Indices
     sizes: Indices | None = None
     units: Indices | None = None
+    total: int = 0
 
 
 class UnitOfPrivacy(Protocol):

@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_positive
 
 Transform = Literal["linear", "sqrt", "log"]
 MOST_LEVELS = 1000
@@ -22,6 +22,7 @@ class Number:
         transform: how the range is laid out on [-1, 1]; "sqrt" or "log" for amounts that are mostly small.
         bins: rising edges; each stretch between them gets a feature of its own. For relations that are not straight.
         may_be_missing: give "missing" a feature of its own; without it, missing counts as the middle.
+        weight: how much more than others it may count, known beforehand; 2 for what is rare but telling.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Number:
     transform: Transform = "linear"
     bins: tuple[float, ...] = ()
     may_be_missing: bool = False
+    weight: float = 1.0
 
     kind: ClassVar[str] = "number"
 
@@ -65,6 +67,7 @@ class Category:
     name: str
     levels: tuple[str, ...] = ()
     may_be_missing: bool = False
+    weight: float = 1.0
 
     kind: ClassVar[str] = "category"
 
@@ -95,6 +98,7 @@ class Flag:
     yes: tuple[str, ...] = ("true", "yes", "1", "t", "y")
     no: tuple[str, ...] = ("false", "no", "0", "f", "n")
     may_be_missing: bool = False
+    weight: float = 1.0
 
     kind: ClassVar[str] = "flag"
     is_declared: ClassVar[bool] = True
@@ -142,6 +146,8 @@ def column_from_json(facts: object) -> Column:
             raise InputError(f"column {facts['name']!r}: {key} must be a list, found {rest[key]!r}")
     if not isinstance(rest.get("may_be_missing", False), bool):
         raise InputError(f"column {facts['name']!r}: may_be_missing must be true or false")
+    if "weight" in rest:
+        check_positive(f"column {facts['name']!r}: weight", rest["weight"])
     column: Column = kind(**rest)
     return column
 

@@ -61,11 +61,14 @@ def encode_inputs(table: Table, schema: Schema, target: str) -> Floats:
     return inputs.astype(np.float32)
 
 
-def encode(table: Table, schema: Schema, target: str) -> Encoded:
-    """Features, targets and owners of the records that have a target and, where it matters, an owner."""
+def encode(table: Table, schema: Schema, target: str, *, public: bool = False) -> Encoded:
+    """Features, targets and owners of the records that have a target and, where it matters, an owner.
+
+    Public records need no owner: nobody has to be protected there.
+    """
     targets, known = _targets(table, schema, target)
     users = None
-    if schema.unit != "record":
+    if schema.unit != "record" and not public:
         users = to_text(table.column(schema.unit))
         known = known & (users != "")  # a row of nobody cannot be protected as somebody's
     rows = np.flatnonzero(known)
@@ -152,7 +155,7 @@ def _encode_number(values: NDArray[np.float64], column: Number) -> NDArray[np.fl
 
 def _with_missing(parts: list[NDArray[np.generic]], missing: NDArray[np.bool_], column: Feature) -> NDArray[np.float64]:
     parts = [*parts, missing[:, None]] if column.may_be_missing else parts
-    return np.concatenate([part.astype(np.float64) for part in parts], axis=1)
+    return column.weight * np.concatenate([part.astype(np.float64) for part in parts], axis=1)
 
 
 def _places(text: list[str], levels: tuple[str, ...]) -> NDArray[np.int64]:

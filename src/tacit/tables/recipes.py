@@ -12,6 +12,7 @@ docs/tables.md has the measurements behind the constants.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from tacit.accountants import check_delta, gaussian_mu, get_accountant
@@ -113,7 +114,7 @@ def recipe(facts: Facts) -> Recipe:
     probability = 0.2 if facts.units < MANY else 0.05
     steps = STEPS["vi" if facts.method == "vi" else facts.task]
     spread_noise = 1 / (math.sqrt(SPREAD_SHARE) * mu) if regression else None
-    noise = _noise(facts, probability, steps, spread_noise)
+    noise = _noise(facts.accountant, facts.epsilon, facts.delta, probability, steps, spread_noise)
     at_one = facts.units * mu / math.sqrt(facts.parameters / facts.outputs)
     clip, clip_why = _clip(facts, at_one)
     snr = at_one / clip
@@ -155,20 +156,23 @@ def recipe(facts: Facts) -> Recipe:
     )
 
 
-def _noise(facts: Facts, probability: float, steps: int, spread_noise: float | None) -> float:
+@lru_cache(maxsize=64)
+def _noise(
+    accountant: str, epsilon: float, delta: float, probability: float, steps: int, spread_noise: float | None
+) -> float:
     """The least noise multiplier at which all charges together stay within the budget."""
-    accountant = get_accountant(facts.accountant)
+    reader = get_accountant(accountant)
     fixed = [] if spread_noise is None else [Charge(spread_event(spread_noise), 1)]
 
     def cost(z: float) -> float:
-        steps_cost = Charge(PoissonSample(probability, (GaussianSumQuery(1.0, z),)), steps)
+        sampled = Charge(PoissonSample(probability, (GaussianSumQuery(1.0, z),)), steps)
         try:
-            return accountant.guarantee(Ledger.planned([*fixed, steps_cost]), delta=facts.delta).epsilon
+            return reader.guarantee(Ledger.planned([*fixed, sampled]), delta=delta).epsilon
         except RefusedError:
             return math.inf
 
-    guess = probability * math.sqrt(steps) / gaussian_mu(facts.epsilon, facts.delta)
-    return smallest_within(cost, facts.epsilon, "noise_multiplier", max(guess, 0.5))
+    guess = probability * math.sqrt(steps) / gaussian_mu(epsilon, delta)
+    return smallest_within(cost, epsilon, "noise_multiplier", max(guess, 0.5))
 
 
 def spread_event(noise: float) -> PoissonSample:
@@ -222,9 +226,10 @@ _DRAWS_WHY: dict[Method, str] = {
 
 
 def _warnings(facts: Facts, snr: float) -> tuple[str, ...]:
-    if snr >= ENOUGH:
+    enough = ENOUGH if facts.model == "linear" else ENOUGH / 4  # not every weight of a network matters
+    if snr >= enough:
         return ()
     return (
-        f"too little data for this epsilon: signal to noise is {snr:.0f}, below {ENOUGH:g}; expect a poor model, or "
-        f"use about {math.ceil(facts.units * ENOUGH / snr / 100) * 100:,} records, fewer columns, more epsilon",
+        f"too little data for this epsilon: signal to noise is {snr:.0f}, below {enough:g}; expect a poor model, or "
+        f"use about {math.ceil(facts.units * enough / snr / 100) * 100:,} records, fewer columns, more epsilon",
     )

@@ -27,7 +27,9 @@ class Keeping:
         return (steps - 1 - step) % self.every == 0 and (self.which is None or self.which(step))
 
     def check(self, steps: int) -> None:
-        if self.last < 1 or self.every < 1 or sum(self(step, steps) for step in range(steps)) < self.last:
+        check_count("keep_last", self.last)
+        check_count("keep_every", self.every)
+        if sum(self(step, steps) for step in range(steps)) < self.last:
             raise InputError(f"cannot keep {self.last} iterates, {self.every} apart, out of {steps} steps")
 
 

@@ -12,18 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from tacit.errors import InputError, LedgerError
-from tacit.ledger import Head, verify_ledger
-from tacit.ledger.storage import replace_file
+from tacit.ledger import Head, digest, verify_ledger
+from tacit.ledger.storage import read_bytes, replace_file
 from tacit.training.plan import TrainingPlan
 from tacit.training.trees import put_together, take_apart
 
 _KEY = "tacit_checkpoint"
-_FORMAT = 1
+_FORMAT = 2
+_SMALLEST = 1e-30  # clip norms beyond it, either way, would let noise vanish in rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,17 @@ class Checkpoint:
     plan: str
     charged_before: int = 0
     clip_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("step", "charged_before"):
+            if type(getattr(self, name)) is not int or not 0 <= getattr(self, name) < 1 << 62:
+                raise InputError(
+                    f"a checkpoint's {name} is a whole number of at least 0, found {getattr(self, name)!r}"
+                )
+        if not (isinstance(self.clip_norm, float) and _SMALLEST < self.clip_norm < 1 / _SMALLEST):
+            raise InputError(f"a checkpoint's clip_norm is a number above 0, found {self.clip_norm!r}")
+        if not isinstance(self.plan, str) or not self.head.is_sound:
+            raise InputError(f"a checkpoint names a plan and a ledger's head, found {self.plan!r} and {self.head!r}")
 
     def check(self, plan: TrainingPlan) -> None:
         """Refuse another plan, and a ledger that does not go on from the checkpoint's head."""
@@ -66,29 +78,42 @@ class Checkpoint:
             "charged_before": self.charged_before,
             "clip_norm": self.clip_norm,
         }
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, save(_unshared(tensors), {_KEY: json.dumps(facts)}))
+        data = save(_unshared(tensors), {_KEY: json.dumps(facts), digest.NAME: digest.UNKNOWN})
+        replace_file(Path(path), digest.with_digest(data))
 
 
 def read_checkpoint(path: str | Path, like: Any = None) -> Checkpoint:
     """Read a checkpoint; ``like`` is an example of its content, needed where that holds a method's state."""
     try:
-        with safe_open(str(path), framework="pt") as file:
-            facts = json.loads((file.metadata() or {})[_KEY])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        data = read_bytes(Path(path))
+        if data is None:
+            raise InputError("there is no such file")
+        tensors = load(data)
+        digest.check_digest(data)
+        facts = json.loads(_metadata(data)[_KEY])
         if facts["format"] != _FORMAT:
-            raise InputError(f"{path} has format {facts['format']}, this version reads {_FORMAT}")
-        return Checkpoint(
-            step=facts["step"],
-            content=put_together(facts["content"], tensors, like),
-            head=Head(facts["head"]["count"], facts["head"]["hash"]),
-            plan=facts["plan"],
-            charged_before=facts["charged_before"],
-            clip_norm=facts["clip_norm"],
-        )
-    except (OSError, SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} is not a readable checkpoint: {error}") from error
+            raise InputError(f"it has format {facts['format']}, this version reads {_FORMAT}")
+        return _checkpoint(facts, tensors, like)
+    except (LedgerError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not a readable checkpoint: {error or type(error).__name__}") from error
+
+
+def _checkpoint(facts: dict[str, Any], tensors: dict[str, Tensor], like: Any) -> Checkpoint:
+    return Checkpoint(
+        step=facts["step"],
+        content=put_together(facts["content"], tensors, like),
+        head=Head(facts["head"]["count"], facts["head"]["hash"]),
+        plan=facts["plan"],
+        charged_before=facts["charged_before"],
+        clip_norm=facts["clip_norm"],
+    )
+
+
+def _metadata(data: bytes) -> dict[str, str]:
+    """The text beside the tensors: a safetensors file begins with the length of a JSON header, and the header."""
+    length = int.from_bytes(data[:8], "little")
+    found: dict[str, str] = json.loads(data[8 : 8 + length])["__metadata__"]
+    return found
 
 
 def plan_fingerprint(plan: TrainingPlan) -> str:

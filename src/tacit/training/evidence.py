@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_count
 from tacit.evidence import (
     Evidence,
     Kind,
@@ -54,8 +54,8 @@ class EvidencePlan:
     def __post_init__(self) -> None:
         if self.probes is None and not self.members:
             raise InputError("evidence of what? give probes, or members=True")
-        if self.probe_every is not None and self.probe_every < 1:
-            raise InputError(f"probe_every must be at least 1, found {self.probe_every!r}")
+        if self.probe_every is not None:
+            check_count("probe_every", self.probe_every)
 
     def open(self, losses: Losses, plan: TrainingPlan, steps: int, units: int) -> list["Recorder"]:
         """The recorders of a run; what cannot be gathered is refused before anything is charged."""

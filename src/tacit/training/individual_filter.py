@@ -50,7 +50,7 @@ class IndividualFilter:
     def __post_init__(self) -> None:
         check_positive("epsilon", self.epsilon)
         check_delta(self.delta)
-        if self.moment is not None and self.moment not in MOMENTS:
+        if self.moment is not None and (isinstance(self.moment, bool) or self.moment not in MOMENTS):
             raise InputError(f"moment must be one of {MOMENTS[0]} to {MOMENTS[-1]} in the table, found {self.moment!r}")
 
     def allowed(self, moment: int) -> float:

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
-from tacit.accountants import Budget
-from tacit.errors import InputError, check_count
+from tacit.accountants import Budget, check_delta
+from tacit.errors import InputError, check_choice, check_count, check_texts
 from tacit.ledger import LedgerHeader
-from tacit.mechanisms import Clipping, GaussianNoise
+from tacit.mechanisms import Clipping, GaussianNoise, Numerics
 from tacit.randomness import Randomness
 from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
 
@@ -32,6 +32,7 @@ class TrainingPlan:
         dataset_size: the declared number of units; must agree with the sampling within 1 %.
         physical_batch: how many records are processed at once; changes speed and memory only.
         block: how many steps are charged ahead.
+        numerics: "strict" sums whole numbers on a grid and adds discrete Gaussian noise; see docs/strict.md.
         schedule: "adaptive" if noise, rate, stop or later runs may follow outputs; a Renyi filter guards the budget.
         assumptions: sentences that every statement about this run has to repeat.
     """
@@ -49,10 +50,17 @@ class TrainingPlan:
     block: int = BLOCK
     schedule: Literal["fixed", "adaptive"] = "fixed"
     assumptions: tuple[str, ...] = ()
+    numerics: Numerics = "float64"
 
     def __post_init__(self) -> None:
         for name in ("steps", "physical_batch", "block"):
             check_count(name, getattr(self, name))
+        self._check_kinds()
+        check_choice("numerics", self.numerics, get_args(Numerics))
+        check_choice("schedule", self.schedule, ("fixed", "adaptive"))
+        check_texts("assumptions", self.assumptions)
+        if self.dataset_size is not None:
+            check_count("dataset_size", self.dataset_size)
         implied = self.sampling.implied_size
         if self.dataset_size is not None and abs(self.dataset_size - implied) > 0.01 * implied:
             raise InputError(
@@ -60,13 +68,33 @@ class TrainingPlan:
                 "expected_size must be dataset_size times probability"
             )
 
+        if self.budget is not None:
+            check_delta(self.budget.delta, self._declared_size)
+
+    def _check_kinds(self) -> None:
+        """What was given for a policy, a clip or a unit must be one; a number in its place would be understood late."""
+        for name, needs in (("sampling", "implied_size"), ("clipping", "groups"), ("unit", "multiplicity")):
+            if not hasattr(getattr(self, name), needs):
+                raise InputError(f"{name} must be one of Tacit's values for it, found {getattr(self, name)!r}")
+        for name, kind in (("noise", GaussianNoise), ("budget", Budget)):
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
+                raise InputError(f"{name} must be a {kind.__name__} or None, found {getattr(self, name)!r}")
+        if not isinstance(self.ledger, str | Path):
+            raise InputError(f"ledger must be the path of a file, found {self.ledger!r}")
+        if not isinstance(self.dataset, str):
+            raise InputError(f"dataset must be a declared name, found {self.dataset!r}")
+
+    @property
+    def _declared_size(self) -> int:
+        return self.dataset_size or max(1, round(self.sampling.implied_size))
+
     def header(self, randomness: Randomness) -> LedgerHeader:
         """What the ledger is opened with. The size is the declared one, never a count of the data."""
         return LedgerHeader(
             unit=self.unit.unit,
             neighbours=self.sampling.neighbours,
             dataset=self.dataset,
-            dataset_size=self.dataset_size or max(1, round(self.sampling.implied_size)),
+            dataset_size=self._declared_size,
             epsilon=None if self.budget is None else self.budget.epsilon,
             delta=None if self.budget is None else self.budget.delta,
             schedule=self.schedule,

@@ -10,8 +10,9 @@ from torch import nn
 
 from tacit.accountants import Budget, get_accountant
 from tacit.ledger import Ledger
+from tacit.ledger.storage import is_there
 from tacit.losses import Batch, ModelLosses, UserLosses
-from tacit.mechanisms import Clipping, GaussianNoise
+from tacit.mechanisms import Clipping, GaussianNoise, Numerics
 from tacit.randomness import Randomness
 from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
 from tacit.training.checkpoints import read_checkpoint
@@ -32,7 +33,8 @@ class PrivateGradient:
         losses: ``losses(model, batch) -> Tensor[records]``, one loss per record.
         sampling, clipping, noise: what the mechanism does.
         ledger: the file that records what was released.
-        unit, budget, dataset, dataset_size, physical_batch, block, schedule, assumptions: see :class:`TrainingPlan`.
+        unit, budget, dataset, dataset_size, physical_batch, block, schedule, assumptions, numerics: see
+            :class:`TrainingPlan`.
         randomness: secure by default.
         example: a small public batch, for models that do not run on generated inputs.
 
@@ -72,6 +74,7 @@ class PrivateGradient:
         block: int = BLOCK,
         schedule: Literal["fixed", "adaptive"] = "fixed",
         assumptions: tuple[str, ...] = (),
+        numerics: Numerics = "float64",
         randomness: Randomness | None = None,
         example: Batch | None = None,
         evidence: EvidencePlan | None = None,
@@ -90,6 +93,7 @@ class PrivateGradient:
             block=block,
             schedule=schedule,
             assumptions=assumptions,
+            numerics=numerics,
         )
         self._losses = ModelLosses(model, losses)
         self._engine = PrivateSum(
@@ -130,14 +134,15 @@ class PrivateGradient:
 
     def save_checkpoint(self, path: str | Path, content: Mapping[str, Any], *, step: int) -> None:
         """Write ``content`` (state_dicts, numbers; no code) and the ledger's head after ``step`` steps, atomically."""
-        self._engine.checkpoint(step, content).write(path)
+        if self._engine.writes:
+            self._engine.checkpoint(step, content).write(path)
 
     def load_checkpoint(self, path: str | Path) -> tuple[int, Any]:
         """The (step, content) of a checkpoint, or (0, None) if there is none; another plan or ledger is refused.
 
         Go on with ``samples(dataset, steps, first=step)``: steps that were charged but lost are paid for again.
         """
-        if not Path(path).exists():
+        if not is_there(Path(path)):
             return 0, None
         checkpoint = read_checkpoint(path)
         self._engine.go_on(checkpoint)

@@ -3,24 +3,24 @@
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from tacit.accountants import BudgetGate
+from tacit.distributed import SharedLedger, current_ranks, open_ledger
 from tacit.errors import InputError, check_count
-from tacit.gradients import (
-    check_records_stay_apart,
-    clipped_sum,
-    refuse_mixing_layers,
-)
+from tacit.gradients import ClippedSum, check_records_stay_apart, clipped_sum, refuse_mixing_layers
 from tacit.gradients.batches import map_tensors
 from tacit.ledger import Charge, Ledger, LedgerFile
+from tacit.ledger.storage import is_there
 from tacit.losses import Batch, Losses, ModelLosses
-from tacit.mechanisms import GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
+from tacit.mechanisms import AdaptiveClip, GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
 from tacit.randomness import Randomness, random_layers
 from tacit.sampling import Records
-from tacit.sampling.units import Indices
+from tacit.sampling.units import DrawnRows, Indices
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
 from tacit.training.evidence import EvidencePlan, Recorder
 from tacit.training.individual_filter import FilteredRun, IndividualFilter, filter_header
@@ -62,6 +62,8 @@ class PrivateSum:
         self._losses = losses
         self._params = params
         self._randomness = randomness or Randomness()
+        self._ranks = current_ranks()
+        self._ranks.share(list(params.values()))
         self._stddev = stddev
         self._example = example
         self._checked = False
@@ -70,14 +72,38 @@ class PrivateSum:
         self._mechanism = self._build_mechanism()
         if isinstance(losses, ModelLosses):
             refuse_mixing_layers(losses.model)
+        plan.sampling.event(self._mechanism_at(0).queries)  # what cannot be accounted for is refused before it begins
         header = plan.header(self._randomness)
         if individual_filter is not None:
             header = filter_header(header, individual_filter, plan, self._mechanism_at(0))
-        self.ledger_file = LedgerFile(plan.ledger, header, plan.versions())
+        self._header = header
+        self._file: LedgerFile | SharedLedger | None = None
+        if not self._ranks.alone:
+            self._check_ranks(evidence is not None or individual_filter is not None)
+        if not self._ranks.alone or is_there(Path(plan.ledger)):
+            self.ledger_file  # noqa: B018 (another run's ledger, or one in use, is refused at once; ranks open together)
+
+    @property
+    def ledger_file(self) -> LedgerFile | SharedLedger:
+        """The ledger, made when it is first needed: a run that is refused before it begins leaves none behind."""
+        if self._file is None:
+            self._file = open_ledger(self._ranks, self.plan.ledger, self._header, self.plan.versions())
+        return self._file
+
+    def _check_ranks(self, looks_at_all: bool) -> None:
+        if looks_at_all:
+            raise InputError("evidence and individual filters look at all records: gather them in a single process")
+        if self.plan.unit.multiplicity > 1:  # one record more would move the others to other microbatches
+            raise InputError("records inside microbatches cannot be dealt out to several ranks; use one process")
 
     @property
     def ledger(self) -> Ledger:
         return self.ledger_file.ledger
+
+    @property
+    def _so_far(self) -> Ledger:
+        """The same before a ledger is made: nothing but what it will declare."""
+        return Ledger(self._header) if self._file is None else self.ledger
 
     def noise_stddevs(self, step: int) -> dict[str, float]:
         """The noise on each coordinate of each vector's sum at this step: public."""
@@ -97,16 +123,17 @@ class PrivateSum:
         self.plan.sampling.check_population(units)
         if source.views is not None and not isinstance(self.plan.unit, Records):
             raise InputError("views are averaged per record; with users or microbatches give the rows themselves")
-        self._check_schema(source)
+        self._ranks.together(lambda: self._check_schema(source))
         if self._evidence is not None:
             self._recorders = self._evidence.open(self._losses, self.plan, steps, units)
         if self._individual_filter is not None:
-            self._filtered = FilteredRun(self._individual_filter, self._losses, self.plan, source, self.ledger)
+            self._filtered = FilteredRun(self._individual_filter, self._losses, self.plan, source, self._so_far)
         if self.plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
             self._gate = BudgetGate(self.plan.budget, plan=self._charges(first, self._whole_passes(steps - first)))
+            self._gate(self._so_far, self._charges(first, self._block(steps - first)))
         blocks: list[tuple[int, int]] = []
         drawn_units = self._draw_charged(units, first, steps - first, blocks)
-        rows = (replace(self.plan.unit.rows_of(drawn, len(source), users), units=drawn) for drawn in drawn_units)
+        rows = (self._rows_here(drawn, source, users) for drawn in drawn_units)
         self._declare(first, steps)
         begun = 0
         try:
@@ -114,11 +141,16 @@ class PrivateSum:
                 begun += 1
                 sizes = None if drawn.sizes is None else drawn.sizes.tolist()
                 step = first + begun - 1
-                yield Sample(data, sizes, source.views, step, self._mechanism_at(step), drawn.units)
+                yield Sample(data, sizes, source.views, step, self._mechanism_at(step), drawn.units, drawn.total)
         finally:
             self._settle(blocks, begun)
             for recorder in self._recorders:
                 recorder.save(self.ledger_file.head)
+
+    def _rows_here(self, drawn: Indices, source: DataSource, users: Indices | None) -> DrawnRows:
+        """The rows that this rank works on: all of them, if it is alone."""
+        mine = self._ranks.part(drawn, self.plan.physical_batch)
+        return replace(self.plan.unit.rows_of(mine, len(source), users), units=mine, total=len(drawn))
 
     def _draw_charged(self, units: int, first: int, steps: int, blocks: list[tuple[int, int]]) -> Iterator[Indices]:
         """The drawn units of each step; a block is charged, and noted in ``blocks``, before its first draw."""
@@ -126,8 +158,12 @@ class PrivateSum:
         size = self._whole_passes(self.plan.block)
         for step in range(steps):
             if step % size == 0:
-                blocks.append(self._reserve(first + step, min(size, self._whole_passes(steps - step))))
-            yield next(draws)
+                blocks.append(self._reserve(first + step, self._block(steps - step)))
+            yield self._ranks.same(next(draws) if self._ranks.first else None)
+
+    def _block(self, left: int) -> int:
+        """How many steps are charged at once when so many are left."""
+        return self._whole_passes(min(self.plan.block, left))
 
     def release(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
         """The noisy mean gradient of a sample, rounded once to the parameters' type: the only thing that leaves."""
@@ -139,18 +175,50 @@ class PrivateSum:
         with random_layers(self._randomness, next(iter(params.values())).device):
             if self._filtered is not None:
                 self._filtered.admit(sample, params)
-            total = clipped_sum(
-                self._losses,
-                params,
-                sample.data,
-                sample.mechanism,
-                chunk=self.plan.physical_batch,
-                sizes=sample.sizes,
-                views=sample.views,
-            )
+            if not self._ranks.alone:
+                return self._release_together(sample, params)
+            total = self._clipped_sum(sample, params)
             for recorder in self._recorders:
                 recorder.observe(sample, params, total.squared_norms)
         return sample.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
+
+    def _clipped_sum(self, sample: Sample, params: Mapping[str, Tensor]) -> ClippedSum:
+        return clipped_sum(
+            self._losses,
+            params,
+            sample.data,
+            sample.mechanism,
+            chunk=self.plan.physical_batch,
+            sizes=sample.sizes,
+            views=sample.views,
+        )
+
+    def _release_together(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
+        """Every rank sums its blocks at rank 0's parameters; rank 0 adds them and the noise, and tells the result."""
+        params = {name: value.detach().clone() for name, value in params.items()}
+        self._ranks.share(list(params.values()))
+        block = self.plan.physical_batch
+        parts = (self._clipped_sum(part, params).sums for part in sample.blocks(block))
+        zeros = sample.mechanism.zeros(next(iter(params.values())).device)
+        total = self._ranks.added(parts, self._ranks.owners(sample.total, block), zeros)
+        released = {name: torch.empty_like(value) for name, value in params.items()}
+        norm = torch.zeros(1, dtype=torch.float64)
+
+        def on_first() -> None:
+            if self._ranks.first:
+                denominator = self.plan.sampling.denominator
+                released.update(sample.mechanism.release(total, denominator, self._randomness, like=params))
+                norm.fill_(sample.mechanism.norm)
+
+        self._ranks.together(on_first)
+        self._ranks.share([*released.values(), norm])
+        sample.mechanism.norm = float(norm)  # where adaptive clipping has come to
+        return released
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process writes files; among several ranks, the first alone does."""
+        return self._ranks.first
 
     def checkpoint(self, step: int, content: Any) -> Checkpoint:
         """What a run needs to go on after ``step`` steps; ``content`` is the method's or the user's own."""
@@ -161,10 +229,12 @@ class PrivateSum:
         """Take up the run that the checkpoint was made in, if ledger and plan are still those of that run."""
         checkpoint.check(self.plan)
         self._charged_before = checkpoint.charged_before
-        self._mechanism.norm = checkpoint.clip_norm
+        if isinstance(self.plan.clipping, AdaptiveClip):  # otherwise it is the plan's, whatever a file says
+            self._mechanism.norm = checkpoint.clip_norm
 
     def close(self) -> None:
-        self.ledger_file.close()
+        if self._file is not None:
+            self._file.close()
 
     def _declare(self, first: int, steps: int) -> None:
         if first == 0:
@@ -174,6 +244,8 @@ class PrivateSum:
         self._charged_before = self.ledger.steps - first
 
     def _build_mechanism(self) -> GaussianSumMechanism:
+        if not self._params:
+            raise InputError("there is nothing to train: no parameter requires a gradient")
         dtype = min((value.dtype for value in self._params.values()), key=lambda kind: kind.itemsize)
         slack = rounding_slack(self.plan.physical_batch, dtype)
         shapes = {name: value.shape for name, value in self._params.items()}
@@ -183,7 +255,9 @@ class PrivateSum:
                 raise InputError("noise is given twice: by the plan and by the method's temperature; give one of them")
             noise = GaussianNoise(multiplier=1.0)  # replaced at every step by the method's own
         multiplicity = self.plan.unit.multiplicity
-        return build_mechanism(self.plan.clipping, noise, shapes, slack=slack, multiplicity=multiplicity)
+        return build_mechanism(
+            self.plan.clipping, noise, shapes, slack=slack, multiplicity=multiplicity, numerics=self.plan.numerics
+        )
 
     def _mechanism_at(self, step: int) -> GaussianSumMechanism:
         return self._mechanism if self._stddev is None else self._mechanism.with_stddev(self._stddev(step))
@@ -202,6 +276,8 @@ class PrivateSum:
         return [Charge(event, len(list(same))) for event, same in groupby(events)]
 
     def _settle(self, blocks: list[tuple[int, int]], begun: int) -> None:
+        if self.ledger_file.broken:
+            return  # the blocks stay charged in full; the error that broke it is on its way
         for number, reserved in blocks:
             used = min(self._whole_passes(begun), reserved)
             if used < reserved:

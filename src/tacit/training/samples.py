@@ -1,8 +1,9 @@
 """From drawn row numbers to tensors: any map-style data set, or tensors indexed directly."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
-from tacit.errors import InputError
+from tacit.errors import InputError, check_count
 from tacit.gradients import count_records, take_records
-from tacit.gradients.batches import map_tensors, stack_views
+from tacit.gradients.batches import copy_records, map_tensors, stack_views
 from tacit.losses import Batch
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.sampling.units import DrawnRows, Indices
@@ -34,7 +35,19 @@ class Sample:
     step: int
     mechanism: GaussianSumMechanism
     units: Indices | None = None
+    total: int = 0  # of the units that all ranks together drew
     released: bool = False
+
+    def blocks(self, size: int) -> Iterator["Sample"]:
+        """The sample in parts of at most ``size`` units, for ranks that share it."""
+        if self.data is None or self.units is None:
+            return
+        sizes = self.sizes or [1] * len(self.units)
+        ends = [0, *accumulate(sizes)]
+        for start in range(0, len(self.units), size):
+            last = min(start + size, len(self.units))
+            data = copy_records(self.data, slice(ends[start], ends[last]))
+            yield replace(self, data=data, sizes=None if self.sizes is None else sizes[start:last])
 
     def __repr__(self) -> str:
         return f"Sample(step={self.step})"  # the number of records is private
@@ -65,10 +78,16 @@ class DataSource:
     def __post_init__(self) -> None:
         if (self.augment is None) != (self.views is None):
             raise InputError("augment and views belong together: give both or neither")
-        if self.views is not None and self.views < 1:
-            raise InputError(f"views must be at least 1, found {self.views}")
+        if self.views is not None:
+            check_count("views", self.views)
+        if not isinstance(self.workers, int) or isinstance(self.workers, bool) or self.workers < 0:
+            raise InputError(f"workers must be a whole number of at least 0, found {self.workers!r}")
+        if not (hasattr(self.rows, "__len__") and hasattr(self.rows, "__getitem__")):
+            raise InputError(f"rows must be tensors or a map-style data set, found {type(self.rows).__name__}")
         if len(self) == 0:
-            raise InputError("the data set is empty: there is nothing to learn from")
+            raise InputError("the data set has no rows: it is empty, there is nothing to learn from")
+        if self.user_ids is not None and np.shape(self.user_ids)[:1] != (len(self),):
+            raise InputError(f"user_ids needs one owner for each of the rows, found {np.shape(self.user_ids)}")
 
     def __len__(self) -> int:
         tensors = _tensors(self.rows)

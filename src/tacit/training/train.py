@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from tacit.errors import InputError, check_count
+from tacit.errors import InputError, StorageError, check_count
 from tacit.inference import FollowsPlannedNoise, InferenceMethod, Tempered
 from tacit.ledger import Ledger
+from tacit.ledger.storage import is_there
 from tacit.losses import Batch
 from tacit.mechanisms import AdaptiveClip
 from tacit.posteriors import Draws, Posterior
@@ -103,10 +104,27 @@ def train(
             engine.go_on(found)
         try:
             _run(several, engine, source, progress, on_step, checkpoint, checkpoint_every)
-        finally:
-            if checkpoint is not None and several.step > (0 if found is None else found.step):
-                engine.checkpoint(several.step, several.content).write(checkpoint)
+        except BaseException as error:
+            with _noted(error):
+                _write(checkpoint, several, engine, found)
+            raise
+        _write(checkpoint, several, engine, found)
         return Run(several.posterior, engine.ledger, several.state, _temperature(several, engine))
+
+
+def _write(path: str | Path | None, chains: Chains[State], engine: PrivateSum, found: Checkpoint | None) -> None:
+    """A checkpoint on the way out, if the run has come further than the one it began with."""
+    if path is not None and engine.writes and chains.step > (0 if found is None else found.step):
+        engine.checkpoint(chains.step, chains.content).write(path)
+
+
+@contextmanager
+def _noted(error: BaseException) -> Iterator[None]:
+    """What ended a run is what is shown, even if the disk that ended it holds no checkpoint either."""
+    try:
+        yield
+    except StorageError as second:
+        error.add_note(str(second))
 
 
 def _run(
@@ -129,7 +147,7 @@ def _run(
             if on_step is not None:
                 on_step(sample.step)
             let_through()
-            if checkpoint is not None and chains.step % every == 0:
+            if checkpoint is not None and engine.writes and chains.step % every == 0:
                 engine.checkpoint(chains.step, chains.content).write(checkpoint)
 
 
@@ -170,7 +188,7 @@ def _found_checkpoint(
         if resume:
             raise InputError("resume needs the checkpoint to go on from, found none; pass checkpoint=...")
         return None
-    if not Path(path).exists():
+    if not is_there(Path(path)):
         return None
     if not resume:
         raise InputError(f"there is a checkpoint at {path}; pass resume=True to go on from it, or remove it")

@@ -60,8 +60,10 @@ def put_together(json: Json, tensors: Mapping[str, Tensor], like: Any = None) ->
                 raise InputError(f"the checkpoint holds another method's state, with {_named(parts)}")
             inner = {name: put_together(value, tensors, getattr(like, name)) for name, value in parts.items()}
             return type(like)(**inner)
-        case _:
+        case None | bool() | int() | float() | str():
             return json
+        case _:
+            raise InputError(f"the checkpoint's content is in no form that was ever written, found {str(json)[:40]!r}")
 
 
 def _checked(tensor: Tensor, like: Any) -> Tensor:

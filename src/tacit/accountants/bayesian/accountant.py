@@ -13,7 +13,7 @@ may cost: a union over orders (and steps, for holder).
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from tacit.accountants.guarantee import Guarantee
 from tacit.accountants.pld import delta_curve
 from tacit.accountants.pld_accountant import PLDAccountant, pld_events
 from tacit.accountants.statement import check_ledger, statement
-from tacit.errors import InputError, RefusedError
+from tacit.errors import InputError, RefusedError, check_choice, check_count, check_inside
 from tacit.evidence import Evidence
 from tacit.ledger import Ledger
 
@@ -58,6 +58,18 @@ class BayesianAccountant:
     moments: tuple[int, ...] = MOMENTS
 
     name: ClassVar[str] = "bayesian"
+
+    def __post_init__(self) -> None:
+        check_choice("composition", self.composition, get_args(Composition))
+        check_choice("estimator", self.estimator, ESTIMATORS)
+        check_choice("conversion", self.conversion, get_args(Conversion))
+        for name in ("gamma", "percentile"):
+            if getattr(self, name) is not None:
+                check_inside(name, getattr(self, name))
+        if not self.moments:
+            raise InputError("moments must hold at least one order, found none")
+        for moment in self.moments:
+            check_count("moments", moment)
 
     def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
         check_ledger(ledger, delta)

@@ -7,7 +7,7 @@ statement about the members. Single records' numbers are private and never leave
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tacit.accountants.bayesian.sentences import evidence_sentences
 from tacit.accountants.guarantee import Guarantee
 from tacit.accountants.pld_accountant import PLDAccountant
 from tacit.accountants.statement import check_ledger, statement
-from tacit.errors import InputError, RefusedError
+from tacit.errors import InputError, RefusedError, check_choice, check_inside
 from tacit.evidence import Evidence
 from tacit.ledger import Ledger
 
@@ -43,6 +43,11 @@ class IndividualAccountant:
     by: By = "pld"
 
     name: ClassVar[str] = "individual"
+
+    def __post_init__(self) -> None:
+        check_inside("percentile", self.percentile)
+        check_inside("gamma", self.gamma)
+        check_choice("by", self.by, get_args(By))
 
     def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
         epsilons = individual_epsilons(ledger, evidence, delta, self.by)
@@ -95,10 +100,16 @@ def individual_epsilons(ledger: Ledger, evidence: object, delta: float, by: By =
 
 
 def percentile_curve(
-    ledger: Ledger, evidence: Evidence, delta: float, percentiles: Sequence[float], *, gamma: float = GAMMA
+    ledger: Ledger,
+    evidence: Evidence,
+    delta: float,
+    percentiles: Sequence[float],
+    *,
+    gamma: float = GAMMA,
+    epsilons: Floats | None = None,
 ) -> list[Guarantee]:
-    """The statements of several percentiles, as far as the sample supports them."""
-    epsilons = individual_epsilons(ledger, evidence, delta)
+    """The statements of several percentiles, as far as the sample supports them; ``epsilons`` saves a second search."""
+    epsilons = individual_epsilons(ledger, evidence, delta) if epsilons is None else epsilons
     most = 1 - 1 / evidence.records if evidence.kind == "members" else best_percentile(evidence.records, gamma)
     return [
         IndividualAccountant(percentile, gamma).read(ledger, evidence, epsilons, delta)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tacit.accountants.bayesian.accountant import BayesianAccountant
+from tacit.accountants.bayesian.exposure import Floats
 from tacit.accountants.bayesian.individual import percentile_curve
 from tacit.accountants.guarantee import Guarantee, Refusal
 from tacit.errors import RefusedError
@@ -13,8 +14,13 @@ from tacit.ledger import Charge, Ledger
 PERCENTILES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 
 
-def bayesian_guarantees(ledger: Ledger, evidence: Evidence, delta: float) -> list[Guarantee | Refusal]:
-    """The tightest Bayesian number, the Chernoff one, the paper's own, and individual percentiles."""
+def bayesian_guarantees(
+    ledger: Ledger, evidence: Evidence, delta: float, epsilons: Floats | None = None
+) -> list[Guarantee | Refusal]:
+    """The tightest Bayesian number, the Chernoff one, the paper's own, and individual percentiles.
+
+    ``epsilons`` are those of the records, for a caller that has them already.
+    """
     accountants = [BayesianAccountant("mixture"), BayesianAccountant("probes")]
     if evidence.kind == "members":
         accountants = []
@@ -25,12 +31,14 @@ def bayesian_guarantees(ledger: Ledger, evidence: Evidence, delta: float) -> lis
             found.append(accountant.guarantee(ledger, delta=delta, evidence=evidence))
         except RefusedError as error:
             found.append(Refusal(f"{accountant.name} {accountant.composition}", str(error)))
-    return found + _percentiles(ledger, evidence, delta)
+    return found + _percentiles(ledger, evidence, delta, epsilons)
 
 
-def _percentiles(ledger: Ledger, evidence: Evidence, delta: float) -> list[Guarantee | Refusal]:
+def _percentiles(
+    ledger: Ledger, evidence: Evidence, delta: float, epsilons: Floats | None
+) -> list[Guarantee | Refusal]:
     try:
-        return [*percentile_curve(ledger, evidence, delta, PERCENTILES)]
+        return [*percentile_curve(ledger, evidence, delta, PERCENTILES, epsilons=epsilons)]
     except RefusedError as error:
         return [Refusal("individual", str(error))]
 

@@ -17,6 +17,7 @@ a bracket of second order in tau on both sides, from the same nodes.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from tacit.accountants.pld.waves import Complexes
 from tacit.errors import RefusedError
 
 _CHUNK = 2_000_000
+_BLOCK = 64  # terms added up in one go
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Shape:
         peak: K and its derivatives at c.
         beyond: K at some points above c, which bound the aliases.
         log_tail: the log of what the nodes left out may add, relative to exp(K(c) - c eps).
-        heavy: whether the nodes are much work, so that a grid may be faster.
+        work: how much work the nodes are, in multiplications.
     """
 
     peak: Cumulants
@@ -47,7 +49,7 @@ class Shape:
     size: int
     tau: float
     log_tail: float
-    heavy: bool = False
+    work: float = 0.0
 
     @property
     def period(self) -> float:
@@ -60,12 +62,17 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """Coefficients of exp(-i y eps) for one amount of smoothing, relative to exp(K(c)), with their total error."""
+    """Coefficients of exp(-i y eps) for one amount of smoothing, relative to exp(K(c)), with their total error.
+
+    Args:
+        doubt: the relative error of exp(K(c)) itself, which all coefficients share.
+    """
 
     coefficients: Complexes
     moduli: Floats
     error: float
     log_scale: float
+    doubt: float
     smoothing: float
 
 
@@ -94,19 +101,18 @@ class Contour:
 def contour(steps: Steps, direction: Direction, shape: Shape) -> Contour:
     """Evaluate the moments on the nodes and prepare the series."""
     line = Line(tilt_of(direction, shape.peak.c), shape.spacing, shape.size)
-    log_ratio, relative_error, log_scale = np.zeros(shape.size, complex), np.zeros(shape.size), 0.0
+    log_ratio, relative_error, log_scale, doubt = np.zeros(shape.size, complex), np.zeros(shape.size), 0.0, 0.0
     if steps.size:
         moments = moments_on_line(steps.probabilities, steps.noise_multipliers, line, steps.caps)
         log_ratio, relative_error = compose(moments, steps.counts)
         log_scale = float(steps.counts @ moments.log_peak)
         # the moments at the peak are known to a relative error of their own
-        doubt = steps.counts @ (np.log1p(2 * moments.peak_error) + 2e-15 * np.abs(moments.log_peak))
-        relative_error = relative_error + np.expm1(min(float(doubt), 1.0)) * (np.exp(log_ratio.real) + relative_error)
+        off = float(steps.counts @ (np.log1p(2 * moments.peak_error) + 2e-15 * np.abs(moments.log_peak)))
+        doubt = math.expm1(off) if off < 1 else math.inf
     if direction == "add":
         log_ratio = log_ratio.conj()  # a = -z runs downwards when z runs upwards
-    plain = _series(steps, shape, log_ratio, relative_error, log_scale, shape.tau**2)
-    smoother = _series(steps, shape, log_ratio, relative_error, log_scale, 2 * shape.tau**2) if shape.tau else None
-    return Contour(shape, plain, smoother)
+    line_of = partial(_series, steps, shape, log_ratio, relative_error, (log_scale, doubt))
+    return Contour(shape, line_of(shape.tau**2), line_of(2 * shape.tau**2) if shape.tau else None)
 
 
 def compose(moments: Moments, counts: Floats) -> tuple[Complexes, Floats]:
@@ -139,7 +145,12 @@ def log1p(excess: Complexes) -> tuple[Complexes, Floats]:
 
 
 def _series(
-    steps: Steps, shape: Shape, log_ratio: Complexes, relative_error: Floats, log_scale: float, smoothing: float
+    steps: Steps,
+    shape: Shape,
+    log_ratio: Complexes,
+    relative_error: Floats,
+    peak: tuple[float, float],
+    smoothing: float,
 ) -> _Series:
     """Multiply by the Gaussian factors and by 1/(z (z+1)); bound the nodes that are left out by the decay there."""
     c, y = shape.peak.c, shape.heights
@@ -152,35 +163,36 @@ def _series(
     coefficients[0] *= 0.5
     moduli = np.abs(coefficients)
     error = float(damping @ relative_error) * (shape.spacing / math.pi)
-    error += float(moduli @ (16 + 4 * np.abs(gaussian) + shape.size)) * UNIT
+    # the rounding of each coefficient and of ``_sum``, which adds blocks, and then their sums
+    error += float(moduli @ (16 + 4 * np.abs(gaussian) + _BLOCK + shape.size / _BLOCK)) * UNIT
     error += math.exp(shape.log_tail)
-    return _Series(coefficients, moduli, error, log_scale + square * c * (c + 1) / 2, smoothing)
+    return _Series(coefficients, moduli, error, peak[0] + square * c * (c + 1) / 2, peak[1], smoothing)
 
 
 def _sum(shape: Shape, series: _Series, epsilons: Floats) -> tuple[Floats, Floats]:
     """The trapezoid sum at each epsilon and its error, scaled by exp(K(c) - c eps)."""
     value, error = np.empty(len(epsilons)), np.empty(len(epsilons))
     y, c = shape.heights, shape.peak.c
-    rows = max(1, _CHUNK // shape.size)
+    rows, starts = max(1, _CHUNK // shape.size), np.arange(0, shape.size, _BLOCK)
     for start in range(0, len(epsilons), rows):
         part = slice(start, start + rows)
         angle = np.outer(epsilons[part], y)
-        value[part] = np.cos(angle) @ series.coefficients.real + np.sin(angle) @ series.coefficients.imag
+        terms = np.cos(angle) * series.coefficients.real + np.sin(angle) * series.coefficients.imag
+        value[part] = np.add.reduceat(terms, starts, axis=1).sum(axis=1)
         error[part] = series.error + 4 * UNIT * np.abs(epsilons[part]) * float(series.moduli @ y)
     exponent = series.log_scale - c * epsilons
     scale = np.exp(np.minimum(exponent, 700.0))
     wobble = 8 * UNIT * (np.abs(exponent) + np.abs(c * epsilons) + abs(series.log_scale) + 4)
-    return value * scale, (error + np.abs(value) * wobble) * scale
+    return value * scale, (error * (1 + series.doubt) + np.abs(value) * (wobble + series.doubt)) * scale
 
 
 def _aliases(shape: Shape, series: _Series, epsilons: Floats) -> Floats:
     """The terms j != 0 of the Poisson sum: at most 1 below, by Chernoff above."""
     c, period = shape.peak.c, shape.period
     below = math.exp(-c * period) / -math.expm1(-c * period)
-    above = np.full(len(epsilons), np.inf)
-    for point in shape.beyond:
-        smoothing = series.smoothing * point.c * (point.c + 1) / 2
-        log_first = point.value + point.error + smoothing - point.c * epsilons - (point.c - c) * period
-        term = np.exp(np.minimum(log_first, 700.0)) / -math.expm1(-(point.c - c) * period)
-        above = np.minimum(above, term)
-    return below + above
+    points = np.array([[point.c, point.value + point.error] for point in shape.beyond]).reshape(-1, 2).T[:, :, None]
+    logs = points[1] + series.smoothing * points[0] * (points[0] + 1) / 2 - points[0] * epsilons
+    gaps = (points[0] - c) * period
+    terms = np.exp(np.minimum(logs - gaps, 700.0)) / -np.expm1(-gaps)
+    result: Floats = below + terms.min(axis=0, initial=math.inf)
+    return result

@@ -97,10 +97,8 @@ def _by_parts(cells: "_Cells", heights: Floats) -> Floats:
     """min over x0 of 1 - p + V/y, which falls with y; 1e-9 keeps its rounding on the safe side."""
     stride = 1 if len(cells.mass) <= _FEW else 4
     missing, variation = 1 - cells.mass[:, ::stride], cells.variation[:, ::stride]
-    bound = np.empty((len(missing), len(heights)))
-    for index, height in enumerate(heights):
-        bound[:, index] = (missing + variation / height).min(axis=1)
-    return bound + 1e-9
+    result: Floats = (missing[:, None] + variation[:, None] / heights[:, None]).min(axis=2) + 1e-9
+    return result
 
 
 @dataclass(frozen=True, slots=True)

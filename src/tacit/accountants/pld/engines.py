@@ -7,51 +7,74 @@ from functools import partial
 import numpy as np
 
 from tacit.accountants.pld.events import Bracket, Floats, Steps
-from tacit.accountants.pld.rare import MOST, Found, Rare
+from tacit.accountants.pld.rare import CHEAP, MOST, Rare
 from tacit.accountants.pld.saddle import Direction
-from tacit.accountants.pld.shape import enough
+from tacit.accountants.pld.shape import LITTLE_WORK, SOME_WORK, enough, tolerance
 from tacit.accountants.pld.solve import OneDirection
 from tacit.accountants.pld.solve import curve_bounds as contour_curve
 from tacit.errors import RefusedError
 
-_DROPPED = 1e-6  # the share of delta spent on noise too large to follow
+_DROPPED, _MOST_DROPPED = 1e-6, 1e-3  # the share of delta spent on noise too large to follow
 _TINY = 1e-22
 _WIDE, _VERY_WIDE = 1e-3, 0.1  # relative widths of delta that are worth a second and a third try
 
 
 def epsilon_bounds(steps: Steps, direction: Direction, delta: float, floor: float = 0.0) -> Bracket:
     """A bracket of max(floor, epsilon(delta)) of one direction."""
-    side = OneDirection(steps, direction)
+    side, known = OneDirection(steps, direction), Bracket(floor, math.inf)
     if direction == "add" and floor > 0 and side.surely_within(floor, delta):
         return Bracket(floor, floor)
-    first: Found | None = None
-    if Rare.serves(steps):
-        rare = Rare(steps, direction)
-        first = rare.epsilon(delta, Bracket(floor, math.inf))
-        if first.narrow:
-            return first.bracket
-    found = _contour_epsilon(side, delta, floor, first is not None and first.cells <= MOST // 4)
-    if first is None:
-        return found
-    found = _both(found, first.bracket)
-    if found.upper - found.lower > enough(found.lower):
-        found = rare.epsilon(delta, found, 2 * MOST, min(first.cells, 2**14)).bracket
+    if not Rare.serves(steps):
+        return _contour_epsilon(side, delta, known, floor)
+    rare = Rare(steps, direction)
+    first = rare.epsilon(delta, known, floor)
+    if first.narrow:
+        return first.bracket
+    worth = _worth(first.cells)
+    found = _contour_epsilon(side, delta, first.bracket, floor, worth)
+    if _wide(found):
+        found = rare.epsilon(delta, found, floor, 2 * MOST, min(first.cells, MOST // 2)).bracket
+    if _wide(found) and worth < math.inf:
+        found = _contour_epsilon(side, delta, found, floor)
     return found
 
 
-def _contour_epsilon(side: OneDirection, delta: float, floor: float, light: bool = False) -> Bracket:
+def _wide(found: Bracket) -> bool:
+    """Whether a bracket is near the width that we promise, or wider."""
+    return found.upper - found.lower > 1.8 * enough(found.lower)
+
+
+def _worth(cells: int) -> float:
+    """How much work nodes may be if a lattice of so many cells would do instead."""
+    if cells <= 2 * CHEAP:
+        return LITTLE_WORK
+    return SOME_WORK if cells <= MOST // 4 else math.inf
+
+
+def _contour_epsilon(
+    side: OneDirection, delta: float, known: Bracket, floor: float, most_work: float = math.inf
+) -> Bracket:
+    """A bracket within the one that is known already."""
     if side.direction == "add":
-        if side.delta(floor, light).upper <= delta:
+        if known.lower == floor and side.delta(floor, most_work).upper <= delta:
             return Bracket(floor, floor)
-    else:
-        # with the largest noise cut off if that helps: where large moments come from noise that no run meets
-        cost, little = side.cost(delta)
-        if cost > little:
-            start = 1.5 * side.axis.for_delta(math.log(delta)).c
-            cut_off = OneDirection(side.steps, side.direction, _DROPPED * delta, start)
-            side = cut_off if cut_off.cost(delta)[0] < cost else side
-    found = side.epsilon(delta, light)
-    return Bracket(max(floor, found.lower), max(floor, found.upper))
+        return side.epsilon(delta, known, floor, most_work)
+    # with the largest noise cut off if that helps: where large moments come from noise that no run meets
+    cost, little = side.cost(delta)
+    c = side.axis.for_delta(math.log(delta)).c
+    cut_off = OneDirection(side.steps, "remove", _DROPPED * delta, 1.5 * c) if cost > little else side
+    if cut_off is side or cut_off.cost(delta)[0] >= cost:
+        return side.epsilon(delta, known, floor, most_work)
+    found = cut_off.epsilon(delta, known, floor, most_work, rounds=1)
+    if found.upper - found.lower <= 2 * tolerance(found.lower):
+        return found
+    # now that epsilon is about known: as much noise as a tenth of the width allows, because rounding is relative to
+    # moments that may still be far too large
+    c = cut_off.axis.for_delta(math.log(delta)).c
+    share = min(0.1 * enough(found.upper) * c, _MOST_DROPPED)
+    if share > 3 * _DROPPED:
+        cut_off = OneDirection(side.steps, "remove", share * delta, 1.2 * c)
+    return cut_off.epsilon(delta, found, floor, most_work)
 
 
 def delta_bounds(steps: Steps, direction: Direction, epsilon: float, floor: float = 0.0) -> Bracket:
@@ -81,18 +104,10 @@ def curve_bounds(steps: Steps, direction: Direction, epsilons: Floats, floors: F
 
     sides = [OneDirection(steps, direction, dropped) for dropped in ((0.0, _TINY) if direction == "remove" else (0.0,))]
     for side in sides:
-        improve(_WIDE, partial(contour_curve, side, light=Rare.serves(steps)))
+        improve(_WIDE, partial(contour_curve, side, most_work=SOME_WORK if Rare.serves(steps) else math.inf))
     if Rare.serves(steps):
         improve(_WIDE, lambda some: rare.curve(some, MOST // 4)[:2])
         improve(_VERY_WIDE, partial(contour_curve, sides[-1]))
     if np.any(lower > upper):
         raise RefusedError("two bounds of delta contradict each other; please report this ledger")
     return np.maximum(lower, floors), np.maximum(upper, floors)
-
-
-def _both(one: Bracket, other: Bracket) -> Bracket:
-    """Both hold, so the tighter ends do."""
-    lower, upper = max(one.lower, other.lower), min(one.upper, other.upper)
-    if lower > upper or math.isnan(lower + upper):
-        raise RefusedError("two bounds contradict each other; please report this ledger")
-    return Bracket(lower, upper)

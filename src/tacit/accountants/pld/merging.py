@@ -9,15 +9,17 @@ on how well that went.
 import math
 
 import numpy as np
+from scipy.special import ndtr
 
 from tacit.accountants.pld.events import Floats
-from tacit.accountants.pld.lattice import Cells, Law, cells_between
+from tacit.accountants.pld.lattice import Cells, Law, cells_between, edges_of
 from tacit.accountants.pld.loss import UNIT
 from tacit.accountants.pld.saddle import Direction
 
 _MOST_TAKEN = 0.45
 _FITTED = 40  # cells whose edges are fitted
 _FITS = 12
+_SHIFTS: Floats = np.geomspace(1e-9, 0.5, 28)
 
 
 def from_below(q: float, m: float, direction: Direction, width: float, number: int, tilt: float) -> Law:
@@ -66,7 +68,7 @@ def _origin(q: float, m: float, width: float) -> float:
         return math.log1p(q * moved / ((1 - q) * null)) if (1 - q) * null > 1e-290 else edge
 
     low, high = 0.0, 64 * width
-    for _ in range(40):
+    for _ in range(20):
         middle = (low + high) / 2
         low, high = (middle, high) if outcome(middle + width / 2) > middle else (low, middle)
     return low
@@ -83,13 +85,22 @@ def _first_edges(q: float, m: float, width: float, number: int) -> Floats:
     lower = origin + places - width / 2
     lower[0] = 0.0
     for _ in range(_FITS):
-        cells = cells_between(q, m, np.append(lower, origin + places[-1] + width / 2))
-        outcome = np.log1p(cells.b[:-1] / np.maximum(cells.a[:-1], 1e-300))
+        outcome = _outcomes(q, m, edges_of(q, m, np.append(lower, origin + places[-1] + width / 2)))
         origin = float(outcome[0])
         wanted = origin + places
         lower[1:] = np.clip(lower[1:] + (wanted - outcome)[1:], (wanted - width / 2)[1:], (wanted - width / 50)[1:])
     lower[0] = origin
     return lower
+
+
+def _outcomes(q: float, m: float, x: Floats) -> Floats:
+    """u of the merged cells between neighbouring x, without care for the last digits."""
+    upper = x[:-1] > 0
+    near, far = np.where(upper, -x[:-1], x[1:]), np.where(upper, -x[1:], x[:-1])
+    null, shift = ndtr(near / m) - ndtr(far / m), np.where(upper, 1.0, -1.0)
+    moved = ndtr((near + shift) / m) - ndtr((far + shift) / m)
+    result: Floats = np.log1p(np.maximum(q / (1 - q) * moved, 0.0) / np.maximum(null, 1e-300))
+    return result
 
 
 def _balance(cells: Cells, ratio: Floats, direction: Direction) -> tuple[Floats, Floats, Floats, Floats]:
@@ -122,7 +133,7 @@ def _balance(cells: Cells, ratio: Floats, direction: Direction) -> tuple[Floats,
 
 def _best_shift(missing: Floats, weights: Floats, width: float) -> float:
     """Rounding all losses by s, or the single outcomes that miss more than s by a whole step: the cheaper s."""
-    choices = np.append(width * np.geomspace(1e-9, 0.5, 28), min(missing[0], width))
+    choices = np.append(width * _SHIFTS, min(missing[0], width))
     whole = float(weights.sum())
     cost = [s * whole + width * float(weights[missing > s].sum()) for s in choices]
     return float(choices[int(np.argmin(cost))])

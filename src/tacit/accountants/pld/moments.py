@@ -66,10 +66,14 @@ def moments_on_line(
     """
     size = len(probabilities)
     ends = np.full(size, np.inf) if caps is None else caps
+    tilts = np.full(size, line.tilt)
     excess = np.empty((size, line.size), dtype=np.complex128)
     errors, peak = np.empty((size, line.size)), np.zeros((2, size))
-    for low, high in _bands(line, float(noise_multipliers.min()), 4.0 if size <= FEW else 2.0):
-        for rows in _chunks(probabilities, noise_multipliers, line, high):
+    least = float(noise_multipliers.min())
+    # transforms cost little more for a thousand points than for some: there one band goes far up
+    bands = _bands(line, max(16.0, 1000 * least), 4.0) if size <= FEW else _bands(line, max(16.0, 16 * least), 2.0)
+    for low, high in bands:
+        for rows in _chunks(noise_multipliers, tilts, line.spacing, high):
             law = (probabilities[rows], noise_multipliers[rows], ends[rows])
             points = points_for(*law, line.tilt, line.spacing * high)
             much = points.losses.shape[1] * (high - low) > _MUCH
@@ -81,14 +85,15 @@ def moments_on_line(
 
 
 def real_moments(
-    probabilities: Floats, noise_multipliers: Floats, caps: Floats, tilt: float
+    probabilities: Floats, noise_multipliers: Floats, caps: Floats, tilt: float | Floats
 ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """F, F', F'' of every step at the real point ``tilt``, what to add to F for an upper bound of it, and of that the
+    """F, F', F'' of every step at its real point ``tilt``, what to add to F for an upper bound of it, and of that the
     part due to a cap."""
     size = len(probabilities)
+    tilts = np.broadcast_to(np.asarray(tilt, dtype=np.float64), (size,))
     result = np.empty((5, size))
-    for rows in _chunks(probabilities, noise_multipliers, Line(tilt, 0.0, 1), 1):
-        points = points_for(probabilities[rows], noise_multipliers[rows], caps[rows], tilt, 0.0)
+    for rows in _chunks(noise_multipliers, tilts, 0.0, 1):
+        points = points_for(probabilities[rows], noise_multipliers[rows], caps[rows], tilts[rows], 0.0)
         mean = (points.weights * points.losses).sum(axis=1)
         variance = (points.weights * (points.losses - mean[:, None]) ** 2).sum(axis=1)
         result[:, rows] = points.log_peak, mean, variance, np.log1p(2 * points.peak_error), points.end
@@ -104,7 +109,7 @@ def central_moments(
     their share is put on the safe side.
     """
     result = np.empty((2, len(probabilities)))
-    for rows in _chunks(probabilities, noise_multipliers, Line(tilt, 0.0, 1), 1):
+    for rows in _chunks(noise_multipliers, np.full(len(probabilities), tilt), 0.0, 1):
         points = points_for(probabilities[rows], noise_multipliers[rows], caps[rows], tilt, 0.0)
         losses = points.losses - (points.weights * points.losses).sum(axis=1, keepdims=True)
         end = np.abs(losses[:, [0, -1]]).max(axis=1)
@@ -113,18 +118,18 @@ def central_moments(
     return np.maximum(result[0], 0.0), result[1]
 
 
-def _bands(line: Line, smallest_noise: float, growth: float) -> Iterator[tuple[int, int]]:
+def _bands(line: Line, top: float, growth: float) -> Iterator[tuple[int, int]]:
     """Index ranges [low, high) of the line whose tops grow, from the height where oscillation starts to matter."""
-    low, top = 0, max(16.0, 16 * smallest_noise)
+    low = 0
     while low < line.size:
         high = min(line.size, max(low + 1, int(top / max(line.spacing, 1e-300)) + 1 if line.spacing else line.size))
         yield low, high
         low, top = high, growth * top
 
 
-def _chunks(q: Floats, m: Floats, line: Line, high: int) -> Iterator[slice]:
+def _chunks(m: Floats, tilts: Floats, spacing: float, high: int) -> Iterator[slice]:
     """Slices of steps of bounded memory."""
-    points = float((18 * m / step(m, np.full(len(m), line.tilt), line.spacing * high)).max())
+    points = float((18 * m / step(m, tilts, spacing * high)).max())
     rows = max(1, int(_CHUNK / (points + min(points, 512) * 2 * np.sqrt(high))))
-    for start in range(0, len(q), rows):
-        yield slice(start, min(start + rows, len(q)))
+    for start in range(0, len(m), rows):
+        yield slice(start, min(start + rows, len(m)))

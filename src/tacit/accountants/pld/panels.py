@@ -29,40 +29,41 @@ _MOST_PANELS = 100_000
 class Panels:
     """Nodes and weights for one step, and the error of its moments up to a height: of E[exp(a rho)], and of the noise.
 
-    Both are logarithms, in units of m sqrt(2 pi).
+    Both are logarithms, in units of m sqrt(2 pi), one for each tilt.
     """
 
     x: Floats
     weights: Floats
-    log_error: float
+    log_error: Floats
 
 
-def panels(law: tuple[float, float], tilt: float, ends: tuple[float, float], height: float) -> Panels | None:
-    """Halve panels until the bound is negligible on each; None where the tilt is negative or they are too many.
+def panels(law: tuple[float, float], tilts: Floats, ends: tuple[float, float], height: float) -> Panels | None:
+    """Halve panels until the bound is negligible on each; None where a tilt is negative or they are too many.
 
     Args:
         law: q and m of the step.
         ends: of the window.
     """
     (q, m), (low, high) = law, ends
-    if tilt < 0:
+    if np.any(tilts < 0):
         return None
-    edges = np.linspace(low, high, max(2, math.ceil((high - low) / min(m, 0.5 * m**2 / _UP))) + 1)
+    # the widest half of a panel for which the bound can be negligible: theta = 2.5, or m^2 theta^2/2 = 20
+    edges = np.linspace(low, high, max(2, math.ceil((high - low) / (2 * min(2 * m, 2.5 * m**2 / _UP)))) + 1)
     left, right = edges[:-1], edges[1:]
     while len(left) < _MOST_PANELS:
-        bad = _exponent(q, m, left, right, height) > _ALLOWED
+        half, centre = (right - left) / 2, (right + left) / 2
+        log_weight = tilts[:, None] * loss_at(centre, np.array(q), np.array(m)).value - centre**2 / (2 * m**2)
+        exponents = _log_supremum(q, m, tilts, left, right) + (_exponent(q, m, left, right, height) + np.log(half))
+        # the integral of w is at least about m times its maximum
+        bad = (exponents - log_weight.max(axis=1, keepdims=True)).max(axis=0) > _ALLOWED + math.log(m)
         if not np.any(bad):
             break
-        middle = (left[bad] + right[bad]) / 2
-        left = np.sort(np.concatenate([left, middle]))
+        left = np.sort(np.concatenate([left, centre[bad]]))
         right = np.append(left[1:], high)
     else:
         return None
-    half, centre = (right - left) / 2, (right + left) / 2
     x = centre[:, None] + half[:, None] * _NODES
-    exponent = _exponent(q, m, left, right, height) + _log_supremum(q, m, tilt, left, right) + np.log(half)
-    peak = float(exponent.max())
-    log_error = peak + math.log(float(np.exp(exponent - peak).sum())) + _LOG_ERROR
+    log_error: Floats = np.logaddexp.reduce(exponents, axis=1) + (_LOG_ERROR + 1e-9)
     return Panels(x.ravel(), (half[:, None] * _NODE_WEIGHTS).ravel(), log_error)
 
 
@@ -77,15 +78,16 @@ def _exponent(q: float, m: float, left: Floats, right: Floats, height: float) ->
     return result
 
 
-def _log_supremum(q: float, m: float, tilt: float, left: Floats, right: Floats) -> Floats:
-    """An upper bound of log w on the real extent of each ellipse: rho is below its chord, the rest a parabola.
+def _log_supremum(q: float, m: float, tilts: Floats, left: Floats, right: Floats) -> Floats:
+    """For each tilt an upper bound of log w on the real extent of each ellipse: rho is below its chord, the rest a
+    parabola.
 
     For a tilt of at least 0 also of the noise itself, as w is compared with 1.
     """
     half, centre = (right - left) / 2, (right + left) / 2
     low, high = centre - half * _ACROSS, centre + half * _ACROSS
-    at_low, at_high = (loss_at(x, np.array(q), np.array(m)).value for x in (low, high))
-    chord = (at_high - at_low) / (high - low)
+    at_low, at_high = loss_at(np.stack([low, high]), np.array(q), np.array(m)).value
+    chord, tilt = (at_high - at_low) / (high - low), tilts[:, None]
     top = np.clip(m**2 * tilt * chord, low, high)
     by_chord = -(top**2) / (2 * m**2) + tilt * (at_low + chord * (top - low))
     plain = -(np.clip(0.0, low, high) ** 2) / (2 * m**2)

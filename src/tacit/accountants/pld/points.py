@@ -16,7 +16,7 @@ from tacit.errors import RefusedError
 
 _MOST_POINTS = 4_000_000
 _MANY = 64  # steps of which a ledger is not likely to have many of one kind
-_FEW = 16  # steps for which panels are made one by one
+_FEW = 16  # kinds of steps for which panels are made one by one
 _COVERED = 9.8  # Phi(-9.8) = 6e-23: a window of this reach holds all of the noise itself
 
 
@@ -45,21 +45,22 @@ class Points:
     end: Floats
 
 
-def points_for(q: Floats, m: Floats, caps: Floats, tilt: float, height: float) -> Points:
-    """The points for heights up to ``height``."""
-    rule = _by_panels(q, m, caps, tilt, height) or _by_trapezoid(q, m, caps, tilt, height)
+def points_for(q: Floats, m: Floats, caps: Floats, tilt: float | Floats, height: float) -> Points:
+    """The points for heights up to ``height``; one tilt for all steps, or one for each."""
+    tilts = np.broadcast_to(np.asarray(tilt, dtype=np.float64), q.shape)
+    rule = _by_panels(q, m, caps, tilts, height) or _by_trapezoid(q, m, caps, tilts, height)
     loss = loss_at(rule.x, q[:, None], m[:, None])
     log_noise = rule.x**2 / (2 * m[:, None] ** 2)
-    exponent = tilt * loss.value
+    exponent = tilts[:, None] * loss.value
     log_weight = exponent - log_noise
     shift = log_weight.max(axis=1)
     weights = np.exp(log_weight - shift[:, None]) * rule.widths
     total = weights.sum(axis=1)
     weights /= total[:, None]
-    end = _end(q, m, caps, tilt, rule, shift, total)
+    end = _end(q, m, caps, tilts, rule, shift, total)
     rest = QUADRATURE_ERROR + end + np.exp(np.minimum(rule.log_error - shift - np.log(total), 0.0))
     # rounding of the exponent of each weight, in units
-    units = 10 * log_noise + 15 * abs(tilt) * loss.scale + 16
+    units = 10 * log_noise + 15 * np.abs(tilts)[:, None] * loss.scale + 16
     size = np.abs(loss.value)
     rounding, mean = (weights * units).sum(axis=1), (weights * size).sum(axis=1)
     by_loss = (weights * units * size).sum(axis=1) + rounding * mean
@@ -72,7 +73,7 @@ def points_for(q: Floats, m: Floats, caps: Floats, tilt: float, height: float) -
         excess, gross = (noise * growth).sum(axis=1), noise * np.abs(growth)
         small = covered & (gross.sum(axis=1) < 0.1) & (exponent.max(axis=1) < 600)
         units = (gross * (10 * log_noise + 2 * np.log2(rule.x.shape[1]) + 64)).sum(axis=1)
-        units += 15 * abs(tilt) * (noise * loss.scale * (1 + np.abs(growth))).sum(axis=1)
+        units += 15 * np.abs(tilts) * (noise * loss.scale * (1 + np.abs(growth))).sum(axis=1)
         log_peak = np.where(small, np.log1p(np.maximum(excess, -0.5)), log_peak)
         peak_error = np.where(small, 1.2 * UNIT * units, peak_error)
     slope = 15 * UNIT * (weights * loss.scale).sum(axis=1)
@@ -90,8 +91,7 @@ class _Rule:
     log_error: Floats
 
 
-def _by_trapezoid(q: Floats, m: Floats, caps: Floats, tilt: float, height: float) -> _Rule:
-    tilts = np.full(len(q), tilt)
+def _by_trapezoid(q: Floats, m: Floats, caps: Floats, tilts: Floats, height: float) -> _Rule:
     low, high = window(q, m, tilts, caps)
     number = int(np.ceil(((high - low) / step(m, tilts, height)).max()))
     if number > _MOST_POINTS:
@@ -101,26 +101,35 @@ def _by_trapezoid(q: Floats, m: Floats, caps: Floats, tilt: float, height: float
     return _Rule(x, spacing, low, high, np.full(len(q), -np.inf))
 
 
-def _by_panels(q: Floats, m: Floats, caps: Floats, tilt: float, height: float) -> _Rule | None:
-    """Where the noise is cut off, for few kinds of steps; shorter rows are filled up with nodes of weight 0."""
-    if len(q) > _FEW or not np.all(np.isfinite(caps)):
+def _by_panels(q: Floats, m: Floats, caps: Floats, tilts: Floats, height: float) -> _Rule | None:
+    """Where the noise is cut off, for few kinds of steps; neighbouring rows of one kind share their panels, and shorter
+    rows are filled up with nodes of weight 0."""
+    if not np.all(np.isfinite(caps)):
         return None
-    low, high = window(q, m, np.full(len(q), tilt), caps)
-    rows = [panels(law, tilt, ends, height) for law, ends in zip(_pairs(q, m), _pairs(low, high), strict=True)]
-    found = [row for row in rows if row is not None]
-    if len(found) < len(rows):
+    starts = np.flatnonzero(np.append(True, (np.diff(q) != 0) | (np.diff(m) != 0) | (np.diff(caps) != 0)))
+    if len(starts) > _FEW:
         return None
-    number = max(len(row.x) for row in found)
-    x = np.stack([np.pad(row.x, (0, number - len(row.x)), mode="edge") for row in found])
-    widths = np.stack([np.pad(row.weights, (0, number - len(row.weights))) for row in found])
-    return _Rule(x, widths, low, high, np.array([row.log_error for row in found]))
+    low, high = window(q, m, tilts, caps)
+    low, high = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+    laws, groups = _pairs(q[starts], m[starts]), np.split(tilts, starts[1:])
+    found = [panels(*row, height) for row in zip(laws, groups, _pairs(low, high), strict=True)]
+    rows = [row for row in found if row is not None]
+    if len(rows) < len(found):
+        return None
+    number, repeats = max(len(row.x) for row in rows), [len(group) for group in groups]
+    x, widths = np.empty((len(rows), number)), np.zeros((len(rows), number))
+    for index, row in enumerate(rows):
+        x[index], x[index, : len(row.x)], widths[index, : len(row.x)] = row.x[-1], row.x, row.weights
+    log_error = np.concatenate([row.log_error for row in rows])
+    x, widths, low, high = (np.repeat(one, repeats, axis=0) for one in (x, widths, low, high))
+    return _Rule(x, widths, low, high, log_error)
 
 
 def _pairs(one: Floats, other: Floats) -> list[tuple[float, float]]:
     return list(zip(one.tolist(), other.tolist(), strict=True))
 
 
-def _end(q: Floats, m: Floats, caps: Floats, tilt: float, rule: _Rule, shift: Floats, total: Floats) -> Floats:
+def _end(q: Floats, m: Floats, caps: Floats, tilts: Floats, rule: _Rule, shift: Floats, total: Floats) -> Floats:
     """The error of the trapezoid rule where the window ends at a cap.
 
     The vertical ends of the strip add at most pi m^2/20 times w there: the midpoints damp exp(i y rho) upwards by
@@ -128,6 +137,6 @@ def _end(q: Floats, m: Floats, caps: Floats, tilt: float, rule: _Rule, shift: Fl
     """
     if np.isfinite(rule.log_error[0]):
         return np.zeros(len(q))
-    at_end = tilt * loss_at(rule.high, q, m).value - rule.high**2 / (2 * m**2) - shift
+    at_end = tilts * loss_at(rule.high, q, m).value - rule.high**2 / (2 * m**2) - shift
     result: Floats = 0.16 * m**2 * np.exp(np.minimum(at_end, 0.0)) / total * (rule.high >= caps - 1e-6 * m)
     return result

@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 from tacit.accountants.pld.events import Bracket, Floats, Steps
 from tacit.accountants.pld.grid import Frame, Grid, grid
 from tacit.accountants.pld.saddle import Direction
-from tacit.accountants.pld.search import crossing, total_variation
+from tacit.accountants.pld.search import at_floor, crossing, total_variation
 from tacit.accountants.pld.shape import enough, tolerance
 from tacit.accountants.pld.sketch import Sketch
-from tacit.errors import RefusedError
 
 Mask = NDArray[np.bool_]
 
 MOST_KINDS = 64
 FIRST = 500  # cells of one step in the first lattice
-CHEAP = 16_000  # cells up to which no contour is likely to be faster
+CHEAP = 12_000  # cells up to which no contour is likely to be faster
 MOST = 2**19
+_FINE, _STUCK = 6000, 0.8  # cells, and the share of a bracket that so many should not leave
 _ROUNDS = 7
 _TABLES = 12  # lattices of one curve
 
@@ -46,13 +46,16 @@ class Rare:
     def serves(steps: Steps) -> bool:
         return 0 < steps.size <= MOST_KINDS and steps.gaussian_square == 0
 
-    def _grid(self, number: int, low: float, high: float, aim: float, log_delta: float) -> Grid | None:
+    def lattice(self, number: int, low: float, high: float, aim: float, log_delta: float) -> Grid | None:
         """A lattice for epsilons from ``low`` to ``high``, best at ``aim``.
 
         Removing: a loss beyond ``high`` plus all that the other steps may take off decides alone, where the tails are
         exact. Adding: below ``low`` minus all that the others may add, a loss does not matter.
         """
-        frame = Frame(self._reach(low, high, log_delta) / number, number, low, aim, log_delta)
+        # an error of slope * t in log delta moves epsilon by about t
+        slope = self.sketch.epsilon(log_delta)[1]
+        log_share = log_delta + min(math.log(1e-3 * enough(aim) * slope), -14.0)
+        frame = Frame(self._reach(low, high, log_delta) / number, number, low, aim, log_share, high + tolerance(high))
         return grid(self.steps, self.direction, frame, 4 * MOST)
 
     def _reach(self, low: float, high: float, log_delta: float) -> float:
@@ -69,30 +72,26 @@ class Rare:
         width = max(math.sqrt(6 * room / self.steps.total), room / mean)
         return int(min(self._reach(epsilon, epsilon, log_delta) / width, 1e9))
 
-    def epsilon(self, delta: float, known: Bracket, most: int = 3 * CHEAP, start: int = FIRST) -> Found:
-        """A bracket of max(known.lower, epsilon(delta)); not narrow if that would take more than ``most`` cells.
+    def epsilon(self, delta: float, known: Bracket, floor: float = 0.0, most: int = CHEAP, start: int = FIRST) -> Found:
+        """A bracket of max(floor, epsilon(delta)), within the one that is known already.
 
-        Not begun if it is likely to take more than a third of them.
+        Not narrow if that would take more than ``most`` cells, and not begun if it is likely to take twice as many.
         """
         guess, slope = self.sketch.epsilon(math.log(delta))
         low, sure, number = known.lower, math.isfinite(known.upper), start
         high = known.upper if sure else max(low, guess)
         if total_variation(self.steps) <= delta or (self.direction == "add" and self.whole <= low):
-            return Found(Bracket(low, low), True, 0)
+            return Found(at_floor(low, floor), True, 0)
         cells = self._cells(high, slope, math.log(delta))
-        if cells * max(1.0, self.steps.size / 6) > most // 3:
+        if cells * max(1.0, self.steps.size / 6) > 2 * most:
             return Found(known, False, cells)
         for turn in range(_ROUNDS):
-            table = self._grid(number, low, high, (low + high) / 2, math.log(delta))
+            table = self.lattice(number, low, high, (low + high) / 2, math.log(delta))
             if table is None:
                 break
             if table.upper(low) <= delta:
-                if low > known.lower:  # an earlier lattice has shown delta(low) > delta: two proofs against each other
-                    raise RefusedError(
-                        f"two bounds contradict each other at epsilon {low!r}; please report this ledger"
-                    )
-                return Found(Bracket(low, low), True, number)
-            fine = 0.02 * tolerance(low)
+                return Found(at_floor(low, floor), True, number)
+            before, fine = high - low, 0.02 * tolerance(low)
             if table.upper(high) > delta:
                 if not sure:  # the lattice is too coarse or, if it is so again, the sketch too low
                     high, number = high if turn == 0 else 2 * high + 1e-6, 6 * number
@@ -107,7 +106,8 @@ class Rare:
             if high - low <= aim:
                 return Found(Bracket(low, high), True, number)
             wanted = int(number * min(max(1.3 * math.sqrt((high - low) / aim), 1.5), 12.0))
-            if wanted > most:
+            stuck = number > _FINE and high - low > _STUCK * before  # by rounding, which no lattice mends
+            if wanted > most or stuck:
                 return Found(Bracket(low, high), False, wanted)
             number = wanted
         return Found(Bracket(low, high if sure else math.inf), False, MOST)
@@ -139,7 +139,7 @@ class Rare:
         """The first lattice that resolves delta at one epsilon, or the last one tried; made for all up to ``high``."""
         number, table, log_delta = FIRST, None, math.log(min(1.0, total_variation(self.steps)))
         for _ in range(_ROUNDS):
-            found = self._grid(number, epsilon, high, epsilon, log_delta)
+            found = self.lattice(number, epsilon, high, epsilon, log_delta)
             if found is None:
                 break
             table, ratio = found, _resolved(found, epsilon)

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from scipy.special import erf
 
-from tacit.accountants.pld.events import Steps
+from tacit.accountants.pld.events import Bracket, Steps
+from tacit.errors import RefusedError
 
 Curve = Callable[[float], float]
 
@@ -15,6 +16,13 @@ def total_variation(steps: Steps) -> float:
     single = steps.probabilities * erf(1 / (math.sqrt(8) * steps.noise_multipliers))
     whole = math.erf(math.sqrt(steps.gaussian_square / 8))
     return (float(steps.counts @ single) + whole) * (1 + 1e-12)
+
+
+def at_floor(low: float, floor: float) -> Bracket:
+    """The answer where delta(low) <= delta: the floor. Where ``low`` was raised by a proof, two proofs disagree."""
+    if low > floor:
+        raise RefusedError(f"two bounds contradict each other at epsilon {low!r}; please report this ledger")
+    return Bracket(low, low)
 
 
 def crossing(curve: Curve, target: float, low: float, high: float, width: float) -> tuple[float, float]:

@@ -12,9 +12,10 @@ from tacit.accountants.pld.window import step, window
 
 MOST_POINTS = 1.5e6  # of one step
 MOST_WORK = 1e9  # multiplications of one contour: about 0.15 seconds
-LITTLE_WORK = 2e8
+SOME_WORK, LITTLE_WORK = 2e8, 6e6  # where a lattice may, or will, do as well
 _POINT_WORK, _NODE_WORK = 1000.0, 6000.0  # of a transform, in the same unit
 _FAR = (2.0, 4.0)  # further points above c, that bound far aliases
+_LOWER = 3  # lines below c that are compared
 _RATIO = 1.16  # of neighbouring lines that are compared: each is a point above those below it
 
 _LADDER: Floats = 1.12 ** np.arange(-40, 200, dtype=np.float64)
@@ -43,14 +44,13 @@ def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> S
     """
     width = tolerance(epsilon)
     relative = min(max(peak.c * width, 1e-11), 1e-3)
-    for factor in _FAR:
-        axis.at(peak.c * factor)
+    axis.look([peak.c * factor for factor in _FAR] + [peak.c * _RATIO**power for power in range(-_LOWER, 3)])
     log_share = math.log(0.02 * relative) + log_delta
     peak, length = _best_line(axis, peak, epsilon, log_delta, log_share)
     room = log_share - (peak.value - peak.c * epsilon)
     spacing = 2 * math.pi / length
-    top, tau, log_tail, heavy = _top(axis.steps, peak, tilt_of(axis.direction, peak.c), room, width, spacing)
-    return Shape(peak, _above(axis, peak), spacing, math.ceil(top / spacing) + 2, tau, log_tail, heavy)
+    top, tau, log_tail, work = _top(axis.steps, peak, tilt_of(axis.direction, peak.c), room, width, spacing)
+    return Shape(peak, _above(axis, peak), spacing, math.ceil(top / spacing) + 2, tau, log_tail, work)
 
 
 def _best_line(
@@ -60,7 +60,7 @@ def _best_line(
 
     Not too far below: there exp(K(c) - c eps) exceeds delta, and rounding with it.
     """
-    lines = [peak] + [axis.at(peak.c * _RATIO**-power) for power in (1, 2, 3)]
+    lines = [peak] + [axis.at(peak.c * _RATIO**-power) for power in range(1, _LOWER + 1)]
     best, least = peak, _period(peak, _above(axis, peak), epsilon, log_share)
     for line in lines[1:]:
         found = _period(line, _above(axis, line), epsilon, log_share)
@@ -71,8 +71,7 @@ def _best_line(
 
 def _above(axis: RealAxis, peak: Cumulants) -> tuple[Cumulants, ...]:
     """Some points above c, near and far; those that the search has seen come for nothing."""
-    for power in (1, 2):
-        axis.at(peak.c * _RATIO**power)
+    axis.look([peak.c * _RATIO**power for power in (1, 2)])
     return tuple(point for point in axis.seen() if point.c > 1.02 * peak.c and math.isfinite(point.value))
 
 
@@ -87,8 +86,8 @@ def _period(peak: Cumulants, beyond: tuple[Cumulants, ...], epsilon: float, log_
 
 def _top(
     steps: Steps, peak: Cumulants, tilt: float, room: float, width: float, spacing: float
-) -> tuple[float, float, float, bool]:
-    """The height of the last node, tau, the log of the tail above it (at most ``room``), and whether that is much work.
+) -> tuple[float, float, float, float]:
+    """The height of the last node, tau, the log of the tail above it (at most ``room``), and how much work that is.
 
     Smoothing moves epsilon by about 3.4 tau^2 (c+1)/2; it is used only if it saves half of the nodes.
     """
@@ -104,21 +103,25 @@ def _top(
     natural, smoothed = first(0.0), first(tau**2)
     if natural[1] <= room and heights[natural[0]] < 2 * heights[smoothed[0]]:
         tau, smoothed = 0.0, natural
-    work = _work(steps, tilt, float(heights[smoothed[0]]), spacing)
-    while tau < 1 and _work(steps, tilt, float(heights[smoothed[0]]), spacing) > MOST_WORK:
+    tilts = np.full(steps.size, tilt)
+    low, high = (
+        window(steps.probabilities, steps.noise_multipliers, tilts, steps.caps) if steps.size else (tilts, tilts)
+    )
+    work = _work(steps, tilts, high - low, float(heights[smoothed[0]]), spacing)
+    asked = work
+    while tau < 1 and work > MOST_WORK:
         tau = max(1.3 * tau, 0.1 * width)  # a wider bracket rather than no answer
         smoothed = first(tau**2)
-    return float(heights[smoothed[0]]), tau, smoothed[1], work > LITTLE_WORK
+        work = _work(steps, tilts, high - low, float(heights[smoothed[0]]), spacing)
+    return float(heights[smoothed[0]]), tau, smoothed[1], asked
 
 
-def _work(steps: Steps, tilt: float, top: float, spacing: float) -> float:
+def _work(steps: Steps, tilts: Floats, lengths: Floats, top: float, spacing: float) -> float:
     """Nodes times trapezoid points over all steps, or what transforms cost instead; infinite if the points of one are
     too many to hold."""
     if not steps.size:
         return 0.0
-    tilts = np.full(steps.size, tilt)
-    low, high = window(steps.probabilities, steps.noise_multipliers, tilts, steps.caps)
-    points, nodes = (high - low) / step(steps.noise_multipliers, tilts, top), top / spacing
+    points, nodes = lengths / step(steps.noise_multipliers, tilts, top), top / spacing
     if points.max() >= MOST_POINTS:
         return math.inf
     return min(float(points.sum()) * nodes, float((_POINT_WORK * points + _NODE_WORK * nodes).sum()))

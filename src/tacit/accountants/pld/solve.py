@@ -7,11 +7,12 @@ import numpy as np
 from tacit.accountants.pld.contour import Contour, contour
 from tacit.accountants.pld.events import Bracket, Floats, Steps, cut
 from tacit.accountants.pld.saddle import Direction, RealAxis
-from tacit.accountants.pld.search import crossing, total_variation
-from tacit.accountants.pld.shape import period, plan, tolerance
-from tacit.errors import RefusedError
+from tacit.accountants.pld.search import at_floor, crossing, total_variation
+from tacit.accountants.pld.shape import enough, period, plan, tolerance
 
 _ROUNDS = 3
+_MANY_NODES = 2000  # not spent on a bracket that is narrow enough
+_NOTHING = Bracket(0.0, math.inf)  # known of an epsilon
 _CONTOURS, _FEW_CONTOURS = 24, 6  # of one curve; fewer where a lattice may do
 
 
@@ -53,15 +54,15 @@ class OneDirection:
         lower, upper = nodes.bounds(epsilons)
         return lower, np.minimum(upper + self.dropped, 1.0)
 
-    def delta(self, epsilon: float, light: bool = False) -> Bracket:
+    def delta(self, epsilon: float, most_work: float = math.inf) -> Bracket:
         """A bracket of delta(epsilon), as narrow as the tolerance of epsilon asks for."""
-        nodes = self.contour_at(epsilon, light)
+        nodes = self.contour_at(epsilon, most_work)
         if nodes is None:
             return Bracket(0.0, max(self.delta_at_most(epsilon), 5e-324))
         lower, upper = self.bounds(nodes, np.array([epsilon]))
         return Bracket(float(lower[0]), min(float(upper[0]), self.delta_at_most(epsilon)))
 
-    def contour_at(self, epsilon: float, light: bool = False) -> Contour | None:
+    def contour_at(self, epsilon: float, most_work: float = math.inf) -> Contour | None:
         """Nodes that resolve delta(epsilon); None where delta is too small for floating point, or they are too many."""
         ceiling = self.delta_at_most(epsilon)
         if ceiling < 1e-290:
@@ -70,7 +71,7 @@ class OneDirection:
         log_delta, nodes = math.log(ceiling) - 2.0, None
         for _ in range(_ROUNDS):
             shape = plan(self.axis, peak, epsilon, log_delta)
-            if light and shape.heavy:
+            if shape.work > most_work:
                 break
             nodes = contour(self.steps, self.direction, shape)
             lower, upper = (float(bound[0]) for bound in nodes.bounds(np.array([epsilon])))
@@ -80,29 +81,38 @@ class OneDirection:
             log_delta = guess
         return nodes
 
-    def epsilon(self, delta: float, light: bool = False) -> Bracket:
-        """A bracket of the smallest epsilon >= 0 with delta(epsilon) <= delta.
+    def epsilon(
+        self,
+        delta: float,
+        known: Bracket = _NOTHING,
+        floor: float = 0.0,
+        most_work: float = math.inf,
+        rounds: int = _ROUNDS,
+    ) -> Bracket:
+        """A bracket of the smallest epsilon >= floor with delta(epsilon) <= delta, within the one known already.
 
         Args:
-            light: leave it at Chernoff's bound if the nodes are much work.
+            most_work: leave it at what is known if the nodes are more work.
         """
         ceiling, log_delta = self.epsilon_at_most(delta), math.log(delta - self.dropped)
         peak = self.axis.for_delta(log_delta)
-        if ceiling <= 0 or total_variation(self.steps) <= delta:
-            return Bracket(0.0, 0.0)
-        found, guess = Bracket(0.0, ceiling), max(0.0, ceiling - 2 / peak.c)
-        for _ in range(_ROUNDS):
+        if ceiling <= known.lower or total_variation(self.steps) <= delta:
+            return at_floor(known.lower, floor)
+        found = Bracket(known.lower, min(ceiling, known.upper))
+        guess = max(0.0, known.upper if math.isfinite(known.upper) else ceiling - 2 / peak.c)
+        for _ in range(rounds):
             shape = plan(self.axis, peak, guess, log_delta)
-            if light and shape.heavy:
+            narrow = found.upper - found.lower <= enough(found.lower)
+            if shape.work > most_work or (shape.size > _MANY_NODES and narrow):
                 break
             nodes = contour(self.steps, self.direction, shape)
-            found = self._narrow(nodes, delta, found)
+            found = self._narrow(nodes, delta, found, floor)
             if found.upper - found.lower <= 2 * tolerance(found.lower) or abs(found.upper - guess) < 0.1 / peak.c:
                 break
             guess = found.upper
         return found
 
-    def _narrow(self, nodes: Contour, delta: float, known: Bracket) -> Bracket:
+    def _narrow(self, nodes: Contour, delta: float, known: Bracket, floor: float) -> Bracket:
         """Shrink a bracket of epsilon by the bounds of delta; never widens it."""
 
         def lower(epsilon: float) -> float:
@@ -113,9 +123,7 @@ class OneDirection:
 
         low, high = known.lower, known.upper
         if upper(low) <= delta:
-            if low > 0:  # an earlier contour has shown delta(low) > delta: two proofs against each other
-                raise RefusedError(f"two bounds contradict each other at epsilon {low!r}; please report this ledger")
-            return Bracket(low, low)
+            return at_floor(low, floor)
         fine = 0.01 * tolerance(high)
         high = crossing(upper, delta, low, high, fine)[1]
         # below the nodes' own epsilon the bounds grow loose, so the lower end is sought downwards from the upper one
@@ -128,19 +136,19 @@ class OneDirection:
         return Bracket(low, high)
 
 
-def curve_bounds(side: OneDirection, epsilons: Floats, light: bool = False) -> tuple[Floats, Floats]:
+def curve_bounds(side: OneDirection, epsilons: Floats, most_work: float = math.inf) -> tuple[Floats, Floats]:
     """Bounds of delta at many epsilons: nodes made for one serve all neighbours that they resolve to 0.05 %.
 
     Args:
-        light: leave it at Chernoff's bound where the nodes are much work.
+        most_work: leave it at Chernoff's bound where the nodes are more work.
     """
     lower, upper = np.zeros(len(epsilons)), np.ones(len(epsilons))
     waiting = list(np.argsort(epsilons))
-    for _ in range(_FEW_CONTOURS if light else _CONTOURS):
+    for _ in range(_CONTOURS if most_work == math.inf else _FEW_CONTOURS):
         if not waiting:
             break
         chosen = waiting[len(waiting) // 2]
-        nodes = side.contour_at(float(epsilons[chosen]), light)
+        nodes = side.contour_at(float(epsilons[chosen]), most_work)
         if nodes is None:
             upper[chosen] = min(upper[chosen], max(side.delta_at_most(float(epsilons[chosen])), 5e-324))
             waiting.remove(chosen)
@@ -150,6 +158,6 @@ def curve_bounds(side: OneDirection, epsilons: Floats, light: bool = False) -> t
         aim = np.array([tolerance(float(epsilon)) for epsilon in epsilons[waiting]])
         served = high - low <= np.maximum(nodes.shape.peak.c * aim, 5e-4) * low
         waiting = [index for index, done in zip(waiting, served, strict=True) if not done and index != chosen]
-    for index in waiting if not light else []:
+    for index in waiting if most_work == math.inf else []:
         upper[index] = min(upper[index], side.delta_at_most(float(epsilons[index])))
     return lower, upper

@@ -4,11 +4,18 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
 
+from tacit.accountants.pld.composition import rounding
 from tacit.accountants.pld.events import Floats
 from tacit.accountants.pld.lattice import Law
 
+Whole = NDArray[np.int64]
+
 _BINS = 300
+_SLOPES: Floats = np.append(0.0, np.geomspace(0.03, 400.0, 80))
+_MORE = 4.0  # log of how much larger than aliases rounding may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,36 +27,66 @@ class Window:
     tilt: float
 
 
-class Tails:
-    """Chernoff bounds of a composed law, by sum of count * log sum_k p_k exp(slope i h), i = +-k, at some slopes."""
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """The cells k of a lattice law in bins, and exp(slope i h), i = +-k, at their first and last cells.
 
-    def __init__(self, laws: list[Law], counts: Floats, sign: int, width: float) -> None:
-        number = len(laws[0].masses)
-        self.counts, self.sign, self.width, self.number = counts, sign, width, number
-        self.slopes: Floats = np.append(0.0, np.geomspace(0.03, 400.0, 80)) / (width * number)
-        self.logs = np.zeros(len(self.slopes))
+    Args:
+        starts, ends: the first and the last cell of each bin.
+        inside: the place of each cell within its bin.
+        growth: relative to exp(peak), one row for each slope.
+    """
+
+    sign: int
+    width: float
+    slopes: Floats
+    starts: Whole
+    ends: Whole
+    inside: Whole
+    peak: Floats
+    growth: Floats
+
+    @staticmethod
+    def of(number: int, sign: int, width: float) -> "Bins":
         starts = np.arange(number)
         if number > _BINS:
             wide = np.geomspace(_BINS // 2, number - 1, _BINS // 2).astype(np.int64)
-            starts = np.unique(np.append(np.arange(_BINS // 2), wide))
+            starts = np.append(starts[: _BINS // 2], wide[np.diff(wide, prepend=_BINS // 2 - 1) > 0])
         ends = np.append(starts[1:], number) - 1
-        exponents = sign * width * np.outer(self.slopes, np.append(starts, ends))
+        slopes = _SLOPES / (width * number)
+        exponents = sign * width * np.outer(slopes, np.append(starts, ends))
         peak = exponents.max(axis=1)
-        growth = np.exp(exponents - peak[:, None])
         inside = np.arange(number) - np.repeat(starts, ends + 1 - starts)
-        for law, count in zip(laws, counts, strict=True):
-            # in bins, with the mass and the mean of each: exp is below its chord
-            bins = np.maximum(np.add.reduceat(law.masses, starts), 1e-300)
-            share = np.add.reduceat(law.masses * inside, starts) / (bins * np.maximum(ends - starts, 1))
-            share = np.clip(share, 0.0, 1.0)
-            sums = growth @ np.append(bins * (1 - share), bins * share)
-            self.logs += count * (peak + np.log(np.maximum(sums, 1e-300)) + 1e-14 * (4 + np.abs(peak)))
+        return Bins(sign, width, slopes, starts, ends, inside, peak, np.exp(exponents - peak[:, None]))
+
+    def log_moments(self, masses: Floats) -> Floats:
+        """Upper bounds of log sum_k p_k exp(slope i h), by mass and mean of each bin: exp is below its chord."""
+        bins = np.maximum(np.add.reduceat(masses, self.starts), 1e-300)
+        share = np.add.reduceat(masses * self.inside, self.starts) / (bins * np.maximum(self.ends - self.starts, 1))
+        share = np.clip(share, 0.0, 1.0)
+        sums = self.growth @ np.append(bins * (1 - share), bins * share)
+        result: Floats = self.peak + np.log(np.maximum(sums, 1e-300)) + 1e-14 * (4 + np.abs(self.peak))
+        return result
+
+
+class Tails:
+    """Chernoff bounds of a composed law, by the sum of count * log sum_k p_k exp(slope i h) at some slopes."""
+
+    def __init__(self, laws: list[Law], counts: Floats, bins: Bins) -> None:
+        self.counts, self.sign, self.width, self.slopes = counts, bins.sign, bins.width, bins.slopes
+        self.number = len(laws[0].masses)
+        self.logs: Floats = counts @ np.stack([bins.log_moments(law.masses) for law in laws])
 
     @property
     def range(self) -> tuple[float, float]:
         """The smallest and the largest i."""
         most = float(self.counts.sum()) * (self.number - 1)
         return (0.0, most) if self.sign > 0 else (-most, 0.0)
+
+    @property
+    def _spare(self) -> int:
+        """Cells for the law from below, whose places lie up to about 64 cells per step off those from above."""
+        return 64 * int(self.counts.sum()) + 8
 
     def _beyond(self, tilt: float, first: int) -> float:
         """log of the mass at i >= first, multiplied by exp(tilt i h)."""
@@ -74,25 +111,36 @@ class Tails:
         fall = tilt * self.width * size
         return above, (1 + 1e-6) * math.exp(-fall) / -math.expm1(-fall) if fall > 0 else math.inf
 
-    def window(self, start: int, aim: int, log_delta: float, most: int) -> Window | None:
-        """The smallest window, from ``start`` or from the lowest i, and a tilt that make all aliases negligible.
+    def window(self, start: int, aim: int, log_share: float, most: int) -> Window | None:
+        """The smallest window, from ``start`` or from the lowest i, and a tilt that keep aliases below exp(log_share).
 
-        Of the tilts for which the mass around ``aim`` is not much below the largest share of all tilted mass: there
-        rounding, which is spread over all of it, matters least.
+        Of the tilts for which rounding matters little at ``aim``, or as little as it can: it is spread over all of the
+        tilted mass, of which the mass around ``aim`` should be a large share.
         """
-        size, negligible = 2 ** math.ceil(math.log2(self.number)), max(log_delta - 14, -680.0)
-        cost = self.logs - self.slopes * aim * self.width
-        while size <= most:
-            for first in (start, min(start, math.floor(self.range[0]))):
-                fall = self.slopes * self.width * size
-                bounds = self.logs - self.slopes * self.width * (first + size)
-                above = np.append(np.minimum.accumulate(bounds[::-1])[::-1][1:], math.inf) + fall
-                if first + size > self.range[1]:
-                    above[:] = -math.inf
-                below = -fall if first > self.range[0] else np.full(len(fall), -math.inf)
-                good = (np.maximum(above, below) < negligible) & (cost < cost.min() + 6)
-                if np.any(good) and self.lost(first, size) < math.exp(negligible):
-                    best = int(np.flatnonzero(good)[np.argmin(cost[good])])
-                    return Window(first - start, size, float(self.slopes[best]))
-            size *= 2
-        return None
+        negligible = max(log_share, -680.0)
+        noise = np.log(rounding(float(self.counts.sum()), self.slopes, self.width, self.number))
+        cost = self.logs - self.slopes * aim * self.width + noise
+        near = cost < max(negligible + _MORE, float(cost.min()) + 1)
+        found: list[Window] = []
+        lowest = math.floor(self.range[0]) - (self._spare if self.sign < 0 else 0)
+        for first in (start, min(start, lowest)):
+            sizes = np.where(near, self._sizes(first, negligible), math.inf)
+            least = max(float(sizes.min()), self.number)
+            if least <= most:
+                size = fft.next_fast_len(math.ceil(least) + 1, real=True)
+                best = int(np.argmin(np.where(sizes <= size, cost, math.inf)))
+                found.append(Window(first - start, size, float(self.slopes[best])))
+        return min(found, key=lambda window: window.size, default=None)
+
+    def _sizes(self, first: int, negligible: float) -> Floats:
+        """For each slope, as a tilt, the size from which on what is lost and all aliases are below exp(negligible)."""
+        slopes = self.slopes * self.width
+        end = self.range[1] - first + (self._spare if self.sign > 0 else 0)
+        with np.errstate(divide="ignore"):
+            gap = np.maximum(slopes - slopes[:, None], 0.0)
+            above = np.minimum(
+                ((self.logs - slopes * first - negligible) / gap).min(axis=1, where=gap > 0, initial=math.inf), end
+            )
+            below = -negligible / slopes if first > self.range[0] else np.zeros(len(slopes))
+        result: Floats = np.maximum(np.maximum(above, below), above[0])  # what is lost is the alias of no tilt
+        return result

@@ -13,26 +13,39 @@ from tacit.accountants.pld.loss import loss_at
 REACH = 10.0  # Phi(-10) = 8e-24
 SEGMENTS, FEWER_SEGMENTS = 96, 40  # of one step, and of each of many
 _MANY = 64
-DROPPED = 1e-22  # of the mass, on each side
-QUADRATURE_ERROR = 2e-21  # window and step together, of M(a) and of the noise itself, relative to M(Re a)
+DROPPED = 1e-22  # of the mass, on each side, each time
+_TRIMS = 3
+# window (at most 3 times 2e-22) and step (4e-22) together, of M(a) and of the noise itself, relative to M(Re a)
+QUADRATURE_ERROR = 2e-21
 _EXPONENT = 50.0  # 2 exp(-50) = 4e-22
 
 
 def window(q: Floats, m: Floats, tilt: Floats, caps: Floats) -> tuple[Floats, Floats]:
     """For each step an interval outside of which the integral of w, and any trapezoid sum of it, is negligible.
 
-    A first interval (``_reach``) is cut into segments with a proved supremum each, and segments are dropped from both
-    ends while their sum stays below ``DROPPED``. Where the noise is cut off at a cap, the window ends there.
+    A first interval (``_reach``) is trimmed, again if it was so long that its segments were coarse. Where the noise is
+    cut off at a cap, the window ends there.
     """
-    # (log w)'' >= -1/width^2, so M >= width w(x) at every x well below the cap; +m covers a node at a segment's edge
+    # (log w)'' >= -1/width^2, so M >= width w(x) at every x well below the cap
     width = 1 / np.sqrt(1 / m**2 + np.maximum(-tilt, 0) / (4 * m**4))
     low, high = _reach(q, m, tilt, width)
     high = np.minimum(high, caps)
+    for _ in range(_TRIMS):
+        coarse = np.any(high - low > 2 * REACH * SEGMENTS / 8 * m)
+        low, high = _trim(q, m, tilt, width, low, high)
+        if not coarse:
+            break
+    return low, high
+
+
+def _trim(q: Floats, m: Floats, tilt: Floats, width: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Cut an interval into segments with a proved supremum of w each, and drop segments from both ends while their sum
+    stays below ``DROPPED``."""
     segments = SEGMENTS if len(q) <= _MANY else FEWER_SEGMENTS
     edges = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, segments + 1)
     log_weight, supremum = _segment_suprema(edges, q[:, None], m[:, None], tilt[:, None])
     reference = np.log(width) + log_weight.max(axis=1)
-    length = (high - low) / segments + m
+    length = (high - low) / segments + m  # m covers a node at a segment's edge
     mass = length[:, None] * np.exp(np.minimum(supremum - reference[:, None], 600.0))
     first = (np.cumsum(mass, axis=1) < DROPPED).sum(axis=1)
     last = segments - (np.cumsum(mass[:, ::-1], axis=1) < DROPPED).sum(axis=1)

@@ -1,0 +1,32 @@
+"""F3: the physical batch size changes speed only."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from reliability.figures import Figure, tries
+from tacit.audit.replay import classify
+from tacit.gradients import clipped_sum
+from tacit.losses import ModelLosses
+from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
+
+
+def prove(effort: float) -> Iterator[Figure]:
+    times = tries(500, effort, least=3)
+    generator = torch.Generator().manual_seed(4)
+    lost, worst = 0, 0.0
+    for _ in range(times):
+        records, chunk = (int(torch.randint(1, most, (1,), generator=generator)) for most in (60, 70))
+        losses = ModelLosses(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), classify)
+        data = torch.randn(records, 3, generator=generator) * 3, torch.randint(0, 2, (records,), generator=generator)
+        shapes = {name: value.shape for name, value in losses.params.items()}
+        mechanism = build_mechanism(ClipRecords(0.5), GaussianNoise(multiplier=1.0), shapes, slack=1e-5)
+        parts, whole = (
+            clipped_sum(losses, losses.params, data, mechanism, chunk=size).sums for size in (chunk, records)
+        )
+        off = sum(float((parts[name] - whole[name]).double().square().sum()) for name in whole) ** 0.5
+        worst = max(worst, off)
+        lost += not off < 1e-5
+    reached = f"largest difference {worst:.1e}, clip norm 0.5"
+    yield Figure("F3", "sums in chunks of any size against the whole", times, lost, reached, "equal, 500 examples")

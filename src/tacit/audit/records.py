@@ -1,0 +1,78 @@
+"""Check 6 on a run: its chain and head, what its files claim, and whether the claims follow from the ledger."""
+
+from pathlib import Path
+
+from tacit.accountants import Budget, Guarantee, guarantees
+from tacit.audit.files import Claim, checkpoint_head, claims_beside
+from tacit.audit.finding import Finding
+from tacit.errors import LedgerError
+from tacit.ledger import Head, Ledger, ledger_path, read_ledger, verify_ledger
+
+_ROOM = 1e-6  # relative, for numbers that were rounded when they were written down
+
+
+def check_records(run: Path, delta: float) -> Finding:
+    """Verify the chain, ask every accountant again, and compare with every epsilon that the run's files state.
+
+    Raises:
+        LedgerError: there is no ledger, or it is damaged: then there is nothing that could be audited.
+    """
+    path = ledger_path(run)
+    chain, ledger = verify_ledger(path), read_ledger(path)
+    broke: list[str] = []
+    if ledger.header.randomness == "seeded":
+        broke.append("the run was seeded: whoever knows the seed can take the noise away")
+    checkpoints = 0
+    for file in sorted(path.parent.glob("*.safetensors")):
+        head = checkpoint_head(file)
+        if head is not None:
+            checkpoints += 1
+            broke += _continues(path, file, head)
+    claims = claims_beside(path.parent)
+    budget = Budget.of(ledger)
+    if budget is not None:
+        claims.append(Claim("the ledger's declared budget", budget.epsilon, budget.delta))
+    for claim in claims:
+        broke += _follows(ledger, claim)
+    sentences, measured = _agree(ledger, delta)
+    torn = f", {chain.torn_bytes} torn bytes charged" if chain.torn_bytes else ""
+    return Finding(
+        "records",
+        f"chain and head, {checkpoints} checkpoints, {len(claims)} stated epsilons{torn}",
+        len(chain.records),
+        (*broke, *sentences),
+        measured,
+    )
+
+
+def _continues(ledger: Path, file: Path, head: Head) -> list[str]:
+    try:
+        verify_ledger(ledger, since=head)
+    except LedgerError as error:
+        return [f"{file.name} was made under a ledger that this one does not continue: {error}"]
+    return []
+
+
+def _follows(ledger: Ledger, claim: Claim) -> list[str]:
+    """A stated epsilon must not be below what the accountants say about the ledger at the same delta."""
+    said = [one for one in guarantees(ledger, claim.delta) if isinstance(one, Guarantee) and one.is_bound]
+    if claim.accountant is not None:
+        said = [one for one in said if one.accountant == claim.accountant]
+    if not said:
+        return [f"{claim.where} states epsilon {claim.epsilon:g}, which no accountant can confirm"]
+    best = min(said, key=lambda one: one.epsilon)
+    if claim.epsilon < best.epsilon * (1 - _ROOM):
+        return [
+            f"{claim.where} states epsilon {claim.epsilon:g}, the ledger says {best.epsilon:.6g} ({best.accountant})"
+        ]
+    return []
+
+
+def _agree(ledger: Ledger, delta: float) -> tuple[list[str], str]:
+    """Every accountant again; no upper bound may lie below the certified lower one."""
+    said = [one for one in guarantees(ledger, delta) if isinstance(one, Guarantee)]
+    lower = max((one.lower for one in said if one.lower is not None), default=0.0)
+    broke = [f"{one.accountant} says {one.epsilon:.6g}, below the certified {lower:.6g}" for one in said
+             if one.is_bound and one.epsilon < lower * (1 - _ROOM)]  # fmt: skip
+    numbers = ", ".join(f"{one.accountant} {one.epsilon:.4f}" for one in said) or "no accountant reads this ledger"
+    return broke, f"{ledger.steps} steps, delta {delta:g}: {numbers}"

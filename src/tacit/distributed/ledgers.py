@@ -1,0 +1,74 @@
+"""One ledger for all ranks: rank 0 writes the file, and the others follow its records in memory."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tacit.distributed.ranks import Ranks
+from tacit.ledger import Charge, Head, Ledger, LedgerFile, LedgerHeader, verify_ledger
+from tacit.ledger.chain import GENESIS
+from tacit.ledger.replay import Replay
+
+
+class SharedLedger:
+    """A ledger file as seen from every rank. What rank 0 cannot write, no rank goes on from."""
+
+    def __init__(self, ranks: Ranks, path: str | Path, header: LedgerHeader, versions: dict[str, str]) -> None:
+        self.path = Path(path)
+        self._ranks = ranks
+        self._file: LedgerFile | None = None
+        self._replay, self._head = Replay(), Head(0, GENESIS)
+        self._do(lambda: self._open(header, versions))
+
+    def _open(self, header: LedgerHeader, versions: dict[str, str]) -> None:
+        self._file = LedgerFile(self.path, header, versions)
+
+    @property
+    def ledger(self) -> Ledger:
+        """All that has been charged so far, on every rank."""
+        return self._replay.ledger
+
+    @property
+    def head(self) -> Head:
+        return self._head
+
+    @property
+    def broken(self) -> bool:
+        """Whether rank 0's file takes no more records, on every rank."""
+        return bool(self._ranks.from_first(self._file is not None and self._file.broken))
+
+    def reserve(self, charges: Sequence[Charge]) -> int:
+        self._do(lambda: self._opened.reserve(charges))
+        return self._head.count
+
+    def settle(self, number: int, steps: int) -> None:
+        self._do(lambda: self._opened.settle(number, steps))
+
+    def plan(self, steps: int) -> None:
+        self._do(lambda: self._opened.plan(steps))
+
+    def resume(self, step: int, paid_again: int) -> None:
+        self._do(lambda: self._opened.resume(step, paid_again))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def _opened(self) -> LedgerFile:
+        assert self._file is not None  # asked for on rank 0 only
+        return self._file
+
+    def _do(self, action: Callable[[], object]) -> None:
+        """Write on rank 0, wait until its disk has it, and follow what was written."""
+        self._ranks.together(lambda: action() if self._ranks.first else None)
+        fresh = verify_ledger(self.path).records[self._head.count :] if self._ranks.first else None
+        for record in self._ranks.from_first(fresh):
+            self._replay.apply(record)
+            self._head = Head(self._head.count + 1, record["hash"])
+
+
+def open_ledger(
+    ranks: Ranks, path: str | Path, header: LedgerHeader, versions: dict[str, str]
+) -> LedgerFile | SharedLedger:
+    """The ledger of a run, whatever the number of ranks."""
+    return LedgerFile(path, header, versions) if ranks.alone else SharedLedger(ranks, path, header, versions)

@@ -1,0 +1,17 @@
+"""Pictures as data and as inline SVG, drawn by us: light, themable, and with words for whoever cannot see them."""
+
+from tacit.reports.pictures.axes import Axis
+from tacit.reports.pictures.chart import Chart, Series, draw_chart, draw_key, room_above
+from tacit.reports.pictures.people import People, draw_people, draw_person_key
+
+__all__ = [
+    "Axis",
+    "Chart",
+    "People",
+    "Series",
+    "draw_chart",
+    "draw_key",
+    "draw_people",
+    "draw_person_key",
+    "room_above",
+]

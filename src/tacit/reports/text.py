@@ -1,0 +1,90 @@
+"""Numbers and foreign names as text. A bound is rounded upwards; a name cannot pretend to be anything but a name."""
+
+import math
+import unicodedata
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+_LONGEST = 200
+
+
+def clean(text: str) -> str:
+    """A name from a file on one line: without control, invisible and direction-changing characters, and not endless.
+
+    Example:
+        >>> clean("age" + chr(0x202E) + "  in" + chr(10) + "years")
+        'age in years'
+    """
+    line = one_line(text[: 4 * _LONGEST])
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+def one_line(text: str) -> str:
+    """Text without the characters that cannot be seen; what a format writes has passed here."""
+    return " ".join("".join(" " if unicodedata.category(letter) in _UNSEEN else letter for letter in text).split())
+
+
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def up(value: float, decimals: int = 3) -> str:
+    """A bound, never rounded below what it is.
+
+    Example:
+        >>> up(0.50001), up(0.5), up(float("inf"))
+        ('0.501', '0.500', 'no limit')
+    """
+    if not math.isfinite(value):
+        return "no limit"
+    if value >= 1e6:
+        return f"{value:.3e}"
+    return str(Decimal(repr(value)).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_CEILING))
+
+
+def down(value: float, decimals: int = 4) -> str:
+    """A lower bound, never rounded above what it is.
+
+    Example:
+        >>> down(0.999971)
+        '0.9999'
+    """
+    return str(Decimal(repr(value)).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR))
+
+
+def small(value: float) -> str:
+    """A small number written out while that can still be read.
+
+    Example:
+        >>> small(1e-5), small(2.5e-12)
+        ('0.00001', '2.5e-12')
+    """
+    return f"{Decimal(repr(value)):f}" if value >= 1e-7 else f"{value:g}".replace("e-0", "e-")
+
+
+def percent_up(value: float, decimals: int = 1) -> str:
+    """A probability that is a bound, as percent.
+
+    Example:
+        >>> percent_up(0.56231)
+        '56.3 %'
+    """
+    return f"{up(100 * value - 1e-9 if value < 1 else 100.0, decimals)} %"
+
+
+def percent(value: float, decimals: int = 1) -> str:
+    return f"{100 * value:.{decimals}f} %"
+
+
+def one_in(chance: float) -> str:
+    """A small chance as people say it.
+
+    Example:
+        >>> one_in(1e-5)
+        '1 in 100,000'
+    """
+    return f"1 in {round(1 / chance):,}"
+
+
+def listed(items: tuple[str, ...], most: int = 40) -> str:
+    """Names in a row, and how many more there are."""
+    shown = ", ".join(items[:most])
+    return shown if len(items) <= most else f"{shown} and {len(items) - most:,} more"

@@ -1,0 +1,291 @@
+"""From a table to a model, predictions and numbers, by commands alone."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+
+from tacit.commands.app import run
+from tacit.commands.breast_cancer import patients_schema, split, write_table
+from tacit.evidence import check_bound, evidence_path, load_evidence
+from tacit.ledger import read_ledger
+from tacit.tables import Flag, Number, Schema, Table, recipes, schema_text
+
+
+@pytest.fixture
+def tacit(capsys):
+    def call(*arguments):
+        code = run([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def patients(tmp_path):
+    for table, name in zip(split(), ("patients.csv", "new.csv"), strict=True):
+        write_table(table, tmp_path / name)
+    (tmp_path / "schema.toml").write_text(schema_text(patients_schema()))
+    return tmp_path
+
+
+@pytest.fixture
+def few_steps(monkeypatch):
+    monkeypatch.setattr(recipes, "STEPS", {"classification": 100, "regression": 120, "vi": 100})
+
+
+def told(tacit, *arguments):
+    code, out, err = tacit("train", *arguments, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_a_table_becomes_a_run_that_keeps_its_promise(tacit, patients):
+    folder = patients / "run"
+    said = told(tacit, patients / "patients.csv", "--schema", patients / "schema.toml", "--epsilon", 1,
+                "--public-test", patients / "new.csv", "--out", folder)  # fmt: skip
+    facts, evaluation = (
+        json.loads((folder / "run.json").read_text()),
+        json.loads((folder / "evaluation.json").read_text()),
+    )
+    assert {row["accountant"]: row for row in said["guarantees"]}["pld"]["epsilon"] <= 1
+    assert read_ledger(folder).steps == 300
+    assert evaluation["accuracy"] > 0.88  # about 0.945; one split varies by two points
+    assert evaluation["records"] == 143
+    assert sum(evaluation["reliability"]["count"]) == 143
+    assert sum(evaluation["entropy"]["right"]) == round(evaluation["accuracy"] * 143)
+    assert evaluation["selective"]["accuracy"][-1] == pytest.approx(evaluation["accuracy"])
+    assert (facts["task"], facts["target"], facts["unit"], facts["n_records"]) == (
+        "classification",
+        "diagnosis",
+        "record",
+        426,
+    )
+    assert facts["classes"] == ["malignant", "benign"]
+    assert facts["effective_temperature"] > 1
+    assert all(setting["why"] for setting in facts["settings"])
+    assert not (folder / "checkpoint.safetensors").exists()
+    code, _, _ = tacit("predict", folder, patients / "new.csv", "--out", patients / "said.csv")
+    assert code == 0
+    with (patients / "said.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 143
+    for row in rows:
+        chances = [float(row[f"probability {name}"]) for name in facts["classes"]]
+        assert sum(chances) == pytest.approx(1, abs=1e-4)
+        assert row["diagnosis"] == facts["classes"][int(np.argmax(chances))]
+        assert 0 <= float(row["mutual information"]) <= float(row["entropy"]) <= 0.6932
+    code, _, err = tacit("train", patients / "patients.csv", "--schema", patients / "schema.toml", "--epsilon", 1,
+                         "--out", folder)  # fmt: skip
+    assert (code, "holds a finished run" in err) == (2, True)
+
+
+def test_public_facts_do_not_depend_on_a_record(tacit, patients, few_steps):
+    """Failure-modes F14: run.json, the ledger and what is printed are the same with one hostile record more."""
+    lines = (patients / "patients.csv").read_text().splitlines()
+    hostile = ",".join(["1e300"] * 29 + ["x", "benign"])
+    (patients / "more.csv").write_text("\n".join([*lines, hostile]) + "\n")
+    found = []
+    for name in ("patients", "more"):
+        code, out, _ = tacit("train", patients / f"{name}.csv", "--schema", patients / "schema.toml", "--epsilon", 1,
+                             "--explain", "--out", patients / name)  # fmt: skip
+        assert code == 0
+        facts = json.loads((patients / name / "run.json").read_text()) | {"seconds": 0}
+        words = out.split("holds the model")[0].replace(str(patients / name), "RUN")
+        found.append((facts, (patients / name / "ledger.jsonl").read_bytes(), words))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("method", ["sghmc", "bbp", "dropout", "vi", "sgd"])
+def test_every_method_and_model_trains_and_predicts(tacit, patients, few_steps, method):
+    model = "mlp" if method in ("dropout", "sgd") else "linear"
+    said = told(tacit, patients / "patients.csv", "--schema", patients / "schema.toml", "--epsilon", 20,
+                "--method", method, "--model", model, "--public-test", patients / "new.csv",
+                "--out", patients / "run")  # fmt: skip
+    assert said["evaluation"]["accuracy"] > 0.8
+    assert tacit("predict", patients / "run", patients / "new.csv", "--out", patients / "said.npz")[0] == 0
+    with np.load(patients / "said.npz") as found:
+        assert (found["mutual information"] == 0).all() == (method == "sgd")
+
+
+def test_an_interrupted_run_goes_on_and_costs_no_more(tacit, patients, few_steps, monkeypatch):
+    from tacit.training import chains
+
+    advance, count = chains.Chains.advance, [0]
+
+    def stop_at_37(self, gradient):
+        count[0] += 1
+        advance(self, gradient)
+        if count[0] == 37:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(chains.Chains, "advance", stop_at_37)
+    arguments = (
+        patients / "patients.csv",
+        "--schema",
+        patients / "schema.toml",
+        "--epsilon",
+        1,
+        "--out",
+        patients / "run",
+    )
+    code, _, err = tacit("train", *arguments)
+    assert code == 130
+    assert "--resume" in err
+    assert read_ledger(patients / "run").steps == 37
+    assert tacit("train", *arguments)[0] == 2  # not by accident on top
+    assert "--resume" in tacit("predict", patients / "run", patients / "new.csv", "--out", patients / "said.csv")[2]
+    code, _, err = tacit("train", patients / "patients.csv", "--resume", "--epsilon", 2, "--out", patients / "run")
+    assert (code, "cannot change" in err) == (2, True)
+    said = told(tacit, patients / "patients.csv", "--resume", "--out", patients / "run")
+    assert read_ledger(patients / "run").steps == 100
+    assert {row["accountant"]: row for row in said["guarantees"]}["pld"]["epsilon"] <= 1
+    assert tacit("train", patients / "patients.csv", "--resume", "--out", patients / "run")[0] == 2
+
+
+def test_a_run_that_crashed_late_keeps_what_was_paid_for(tacit, patients, few_steps, monkeypatch):
+    from tacit.training import chains
+
+    advance, count = chains.Chains.advance, [0]
+
+    def stop(self, gradient):
+        count[0] += 1
+        advance(self, gradient)
+        if count[0] in (80, 95):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(chains.Chains, "advance", stop)
+    arguments = (
+        patients / "patients.csv",
+        "--schema",
+        patients / "schema.toml",
+        "--epsilon",
+        1,
+        "--out",
+        patients / "run",
+    )
+    assert tacit("train", *arguments)[0] == 130
+    checkpoint = patients / "run" / "checkpoint.safetensors"
+    kept = checkpoint.read_bytes()
+    assert tacit("train", *arguments, "--resume")[0] == 130
+    checkpoint.write_bytes(kept)  # as if the machine had died before the later one was written
+    said = told(tacit, *arguments, "--resume", "--public-test", patients / "new.csv")
+    assert {row["accountant"]: row for row in said["guarantees"]}["pld"]["epsilon"] <= 1
+    assert said["evaluation"]["accuracy"] > 0.8
+
+
+def test_several_runs_share_a_budget_until_it_is_spent(tacit, patients, few_steps):
+    common = (patients / "patients.csv", "--schema", patients / "schema.toml", "--budget", patients / "all.jsonl")
+    code, _, err = tacit("train", *common, "--epsilon", 1, "--out", patients / "first")
+    assert (code, "--budget-epsilon" in err, (patients / "first").exists()) == (2, True, False)
+    said = told(tacit, *common, "--epsilon", 1, "--budget-epsilon", 1.5, "--out", patients / "first")
+    found = {row["accountant"]: row for row in said["guarantees"]}
+    assert "refused" in found["pld"]  # an adaptive schedule is stated by a Renyi filter, for the whole budget
+    assert found["rdp"]["epsilon"] == pytest.approx(1.5)
+    told(tacit, *common, "--epsilon", 0.4, "--method", "sgd", "--out", patients / "second")
+    assert read_ledger(patients / "second").steps == 200
+    code, _, err = tacit("train", *common, "--epsilon", 1, "--out", patients / "third")
+    assert (code, "would exceed the budget" in err) == (2, True)
+    assert not (patients / "third").exists()  # refused before it began
+    assert tacit("account", patients / "second")[0] == 0
+
+
+def test_evidence_is_gathered_if_asked_for(tacit, patients, few_steps):
+    told(tacit, patients / "patients.csv", "--schema", patients / "schema.toml", "--epsilon", 1, "--bayesian-evidence",
+         "--public-test", patients / "new.csv", "--out", patients / "run")  # fmt: skip
+    for kind, records in (("probes", 143), ("members", 426)):
+        evidence = load_evidence(evidence_path(patients / "run", kind))
+        check_bound(evidence, patients / "run")
+        assert evidence.records == records
+
+
+def test_a_user_with_many_rows_is_one_unit(tacit, tmp_path, few_steps):
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(200), 3)
+    x = rng.uniform(0, 1, 600)
+    cells = {"who": np.array([f"p{i}" for i in owner], dtype=object), "x": x,
+             "y": np.where(x > 0.5, "yes", "no").astype(object)}  # fmt: skip
+    write_table(Table(cells), tmp_path / "visits.csv")
+    schema = Schema((Number("x", 0, 1), Flag("y")), dataset="visits", users=200)
+    (tmp_path / "schema.toml").write_text(schema_text(schema))
+    said = told(tacit, tmp_path / "visits.csv", "--schema", tmp_path / "schema.toml", "--target", "y", "--unit", "who",
+                "--epsilon", 2, "--public-test", tmp_path / "visits.csv", "--out", tmp_path / "run")  # fmt: skip
+    assert (said["run"]["unit"], said["run"]["n_records"]) == ("user", 200)
+    assert said["guarantees"][0]["unit"] == "user"
+    assert said["evaluation"]["accuracy"] > 0.8
+
+
+def test_numbers_are_predicted_with_intervals_that_hold(tacit, tmp_path):
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1, 1, (3000, 3))
+    y = 20 + 10 * x[:, 0] - 5 * x[:, 1] + 2 * rng.standard_t(4, 3000)
+    table = Table({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "y": y})
+    for name, rows in (("train", slice(0, 2000)), ("test", slice(2000, 3000))):
+        write_table(Table({key: cells[rows] for key, cells in table.columns.items()}), tmp_path / f"{name}.csv")
+    columns = (*(Number(name, -1, 1) for name in "abc"), Number("y", -20, 60))
+    (tmp_path / "schema.toml").write_text(schema_text(Schema(columns, dataset="numbers", records=2000)))
+    said = told(tacit, tmp_path / "train.csv", "--schema", tmp_path / "schema.toml", "--target", "y", "--epsilon", 1,
+                "--public-test", tmp_path / "test.csv", "--out", tmp_path / "run")  # fmt: skip
+    found = said["evaluation"]
+    assert said["run"]["task"] == "regression"
+    assert {row["accountant"]: row for row in said["guarantees"]}["pld"]["epsilon"] <= 1
+    assert found["rmse"] < 0.6 * found["rmse_of_a_constant"]
+    for level, held in zip(found["coverage"]["level"], found["coverage"]["held"], strict=True):
+        assert held == pytest.approx(level, abs=0.08)
+    assert tacit("predict", tmp_path / "run", tmp_path / "test.csv", "--out", tmp_path / "said.tsv")[0] == 0
+    with (tmp_path / "said.tsv").open() as file:
+        row = next(csv.DictReader(file, delimiter="\t"))
+    assert float(row["low 95%"]) < float(row["y"]) < float(row["high 95%"])
+
+
+def test_a_schema_from_values_says_so_in_every_guarantee(tacit, tmp_path, few_steps):
+    data = load_diabetes(scaled=False)
+    cells = {name: data.data[:, i] for i, name in enumerate(data.feature_names)} | {"y": data.target}
+    write_table(Table(cells), tmp_path / "d.csv")
+    code, out, _ = tacit("schema", tmp_path / "d.csv", "--from-values", "--target", "y", "--out", tmp_path / "s.toml")
+    assert (code, "Epsilon does not cover" in out) == (0, True)
+    said = told(tacit, tmp_path / "d.csv", "--schema", tmp_path / "s.toml", "--epsilon", 1, "--out", tmp_path / "run")
+    assert said["run"]["schema"]["derived_from_private_data"] is True
+    assert all(
+        "epsilon does not cover" in " ".join(row["assumptions"]) for row in said["guarantees"] if "epsilon" in row
+    )
+
+
+def test_a_public_sample_takes_the_place_of_a_schema(tacit, patients, few_steps):
+    code, _, err = tacit("train", patients / "patients.csv", "--public", patients / "new.csv", "--target", "diagnosis",
+                         "--epsilon", 1, "--out", patients / "run")  # fmt: skip
+    assert (code, "number of records" in err) == (2, True)
+    said = told(tacit, patients / "patients.csv", "--public", patients / "new.csv", "--target", "diagnosis",
+                "--records", 400, "--epsilon", 1, "--public-test", patients / "new.csv",
+                "--out", patients / "run")  # fmt: skip
+    assert "public sample new.csv" in said["guarantees"][0]["assumptions"][0]
+    assert said["evaluation"]["accuracy"] > 0.8
+
+
+def test_a_draft_is_printed_and_nothing_is_overwritten(tacit, patients):
+    code, out, _ = tacit("schema", patients / "patients.csv")
+    assert (code, out.count("[[columns]]")) == (0, 31)
+    code, _, err = tacit("schema", patients / "patients.csv", "--out", patients / "schema.toml")
+    assert (code, "never overwritten" in err) == (2, True)
+
+
+def test_parquet_comes_and_goes(tacit, patients, few_steps):
+    pytest.importorskip("pyarrow")
+    write_table(split()[0], patients / "patients.parquet")
+    told(
+        tacit,
+        patients / "patients.parquet",
+        "--schema",
+        patients / "schema.toml",
+        "--epsilon",
+        1,
+        "--out",
+        patients / "run",
+    )
+    assert tacit("predict", patients / "run", patients / "patients.parquet", "--out", patients / "said.parquet")[0] == 0
+    from pyarrow import parquet
+
+    assert parquet.read_table(patients / "said.parquet").num_rows == 426

@@ -1,0 +1,225 @@
+"""The checks that mutants must not pass: those of the audit, small, and tests that exist anyway, called directly."""
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+import tacit
+from tacit.audit import check_canary, check_formulas, check_noise, check_records, check_recount, check_replay
+from tacit.audit import check_sampler as check_sampling
+from tacit.audit.audit import self_subjects
+from tacit.audit.canary import claimed_ledger
+from tacit.audit.finding import Finding
+from tacit.audit.replay import CLIPPING, SAMPLING, UNITS, Case, against_a_companion, few_cases
+from tacit.errors import InputError, LedgerError
+from tacit.ledger import Charge, GaussianSumQuery, LedgerFile, LedgerHeader, PoissonSample, read_ledger
+from tacit.losses import ModelLosses
+from tacit.sampling import SAMPLING_POLICIES
+from tacit.training import DataSource, PrivateSum
+from tests.mutants.mutant import Catcher
+
+TESTS = Path(__file__).parent.parent
+for folder in (TESTS, TESTS / "accountants", TESTS / "gradients"):
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+QUICK, LONG = 300_000, 5_000_000
+
+
+def broke(finding: Finding) -> Sequence[str]:
+    return finding.broke
+
+
+def replay() -> Sequence[str]:
+    return broke(check_replay(few_cases()))
+
+
+def replay_faults() -> Sequence[str]:
+    """Labels that make the model raise, and values that are no numbers."""
+    full = SAMPLING["full batch"]
+    return broke(
+        check_replay([Case(full, CLIPPING["clip"], [float("nan"), 1.0, 1.0, 1.0], label) for label in (1, 99)])
+    )
+
+
+def replay_views() -> Sequence[str]:
+    return broke(check_replay([Case(SAMPLING["full batch"], CLIPPING["clip"], [100.0, -3.0, 7.0, 1.0], 1, views=2)]))
+
+
+def replay_units() -> Sequence[str]:
+    full, record = SAMPLING["full batch"], [50.0, -20.0, 3.0, 9.0]
+    cases = [Case(full, CLIPPING["clip"], record, label, unit=u, rows=r) for u, r in UNITS.values() for label in (0, 1)]
+    return broke(check_replay([*cases, against_a_companion(full)]))
+
+
+def replay_nobody() -> Sequence[str]:
+    return broke(check_replay([Case(SAMPLING["nobody"], CLIPPING["clip"], [100.0] * 4)]))
+
+
+def replay_policies() -> Sequence[str]:
+    cases = [Case(policy, CLIPPING["clip"], [100.0, -3.0, 7.0, 1.0], 1) for policy in SAMPLING.values()]
+    return broke(check_replay(cases))
+
+
+def noise() -> Sequence[str]:
+    return broke(check_noise(self_subjects()[:1], QUICK, processes=1))
+
+
+def noise_groups() -> Sequence[str]:
+    """Several groups, joint clipping and adaptive clipping."""
+    return broke(check_noise(self_subjects()[2:], QUICK, processes=0))
+
+
+def noise_long() -> Sequence[str]:
+    return broke(check_noise(self_subjects()[:1], LONG, processes=1))
+
+
+def sampler() -> Sequence[str]:
+    return broke(check_sampling(list(SAMPLING_POLICIES.values()), 300_000))
+
+
+def sampler_long() -> Sequence[str]:
+    return broke(check_sampling([SAMPLING_POLICIES["poisson"]], 5_000_000))
+
+
+def canary() -> Sequence[str]:
+    subject = self_subjects()[0]
+    return broke(check_canary(subject, claimed_ledger(subject, 200), 1e-5, steps=700))
+
+
+def recount() -> Sequence[str]:
+    return broke(check_recount([SAMPLING_POLICIES["poisson"]]))
+
+
+def formulas() -> Sequence[str]:
+    return broke(check_formulas(2_000))
+
+
+def seeded_run_is_marked() -> Sequence[str]:
+    """The records check must say so about a run that was seeded."""
+    with tempfile.TemporaryDirectory() as folder:
+        private = _private(folder, randomness=tacit.Randomness.seeded(1))
+        for sample in private.samples(DataSource(torch.zeros(10, 3)), 2):
+            private.release(sample, private._params)
+        private.close()
+        said = check_records(Path(folder), 1e-3).broke
+    return () if any("seeded" in sentence for sentence in said) else ("a seeded run was not marked",)
+
+
+def changed_ledger_is_found() -> Sequence[str]:
+    return _damaged(lambda text: text.replace('"steps":20', '"steps":10', 1))
+
+
+def shortened_ledger_is_found() -> Sequence[str]:
+    return _damaged(lambda text: "".join(text.splitlines(keepends=True)[:-1]))
+
+
+def _damaged(change) -> Sequence[str]:
+    event = PoissonSample(0.1, (GaussianSumQuery(1.0, 1.0),))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.jsonl"
+        with LedgerFile(path, LedgerHeader()) as ledger:
+            ledger.reserve([Charge(event, 20)])
+            ledger.reserve([Charge(event, 20)])
+        path.write_text(change(path.read_text()))
+        try:
+            read_ledger(path)
+        except LedgerError:
+            return ()
+    return ("a damaged ledger was read as if nothing had happened",)
+
+
+def torn_line_is_charged() -> Sequence[str]:
+    event = PoissonSample(0.1, (GaussianSumQuery(1.0, 1.0),))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.jsonl"
+        with LedgerFile(path, LedgerHeader()) as ledger:
+            ledger.reserve([Charge(event, 20)])
+        path.write_bytes(path.read_bytes() + b'{"charges":[{"ev')
+        found = read_ledger(path).steps
+    return () if found == 40 else (f"a torn line was charged as {found - 20} steps",)
+
+
+def released_once() -> Sequence[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        private = _private(folder)
+        (sample,) = private.samples(DataSource(torch.zeros(10, 3)), 1)
+        private.release(sample, private._params)
+        try:
+            private.release(sample, private._params)
+        except InputError:
+            return ()
+        finally:
+            private.close()
+    return ("a sample was released twice for one charge",)
+
+
+def masks_ignore_the_global_seed() -> Sequence[str]:
+    """Dropout in the model: two runs with the same global seed must not share masks, nor leave a trace in it."""
+    found = []
+    for _ in range(2):
+        with tempfile.TemporaryDirectory() as folder:
+            torch.manual_seed(0)
+            private = _private(folder, torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(3, 1)), noise=1e-9)
+            (sample,) = private.samples(DataSource(torch.ones(10, 3)), 1)
+            found.append(torch.cat([v.flatten() for v in private.release(sample, private._params).values()]))
+            private.close()
+    return ("masks follow the global seed",) if torch.allclose(found[0], found[1], atol=1e-6) else ()
+
+
+def _private(folder: str, model=None, noise: float = 1.0, **options) -> PrivateSum:
+    model = torch.nn.Linear(3, 1) if model is None else model
+    losses = ModelLosses(model, lambda model, x: model(x)[:, 0].square())
+    sampling = tacit.PoissonSampling(1.0, 10)
+    multiplier = tacit.GaussianNoise(multiplier=noise)
+    plan = tacit.TrainingPlan(sampling, tacit.ClipRecords(1.0), multiplier, 2, Path(folder) / "ledger.jsonl")
+    return PrivateSum(losses, losses.params, plan, **options)
+
+
+def mixing_layers() -> Sequence[str]:
+    import test_record_mixing as module
+
+    for name in module.MIXING:
+        module.test_mixing_layers_are_refused(name)
+    return ()
+
+
+def _existing(module: str, test: str) -> Catcher:
+    def run() -> Sequence[str]:
+        getattr(__import__(module), test)()
+        return ()
+
+    return run
+
+
+CATCHERS: dict[str, Catcher] = {
+    "audit: replay": replay,
+    "audit: replay of faults": replay_faults,
+    "audit: replay of views": replay_views,
+    "audit: replay of units": replay_units,
+    "audit: replay of nobody": replay_nobody,
+    "audit: replay of policies": replay_policies,
+    "audit: noise": noise,
+    "audit: noise of groups": noise_groups,
+    "audit: noise, 5e6 draws": noise_long,
+    "audit: sampler": sampler,
+    "audit: sampler, 5e6 decisions": sampler_long,
+    "audit: canary": canary,
+    "audit: ledger": recount,
+    "audit: accountants": formulas,
+    "audit: records of a seeded run": seeded_run_is_marked,
+    "a changed ledger is found": changed_ledger_is_found,
+    "a shortened ledger is found": shortened_ledger_is_found,
+    "a torn line is charged": torn_line_is_charged,
+    "a sample is released once": released_once,
+    "masks ignore the global seed": masks_ignore_the_global_seed,
+    "test_record_mixing": mixing_layers,
+    "test_the_statement_speaks_of_replacing": _existing("test_fixed_size", "test_the_statement_speaks_of_replacing"),
+    "test_other_accountants_refuse_it_by_name": _existing(
+        "test_fixed_size", "test_other_accountants_refuse_it_by_name_unless_nothing_is_sampled"
+    ),
+    "test_adaptive_ledgers_are_refused": _existing("test_curves", "test_bad_rates_and_adaptive_ledgers_are_refused"),
+}

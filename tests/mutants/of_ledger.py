@@ -1,0 +1,167 @@
+"""Bugs of charging, of the file and of checkpoints (F10, F11, F12, F14, F21)."""
+
+import json
+import os
+from dataclasses import replace
+
+from tacit.accountants import gate
+from tacit.ledger import Head, chain, file
+from tacit.ledger.storage import FileStorage
+from tacit.mechanisms.release import UNCLIPPED, GaussianSumMechanism
+from tacit.sampling import PoissonSampling
+from tacit.training import checkpoints
+from tacit.training.private_sum import PrivateSum
+from tacit.training.samples import Sample
+from tests.mutants.mutant import Mutant, swap
+
+REAL_CHARGES = PrivateSum._charges
+REAL_SETTLE = PrivateSum._settle
+REAL_RESERVE = PrivateSum._reserve
+REAL_DECLARE = PrivateSum._declare
+REAL_CHECKPOINT = PrivateSum.checkpoint
+REAL_SAVE = checkpoints.save
+REAL_EVENT = PoissonSampling.event
+REAL_GATE = gate.BudgetGate.__call__
+QUERIES = GaussianSumMechanism.queries
+
+
+def fewer_charges(self, step, count):
+    return [
+        replace(charge, steps=charge.steps - (charge.steps + 9) // 10) for charge in REAL_CHARGES(self, step, count)
+    ]
+
+
+def half_settled(self, blocks, begun):
+    REAL_SETTLE(self, blocks, begun // 2)
+
+
+def charge_behind(self, units, first, steps, blocks):
+    """A block is charged when its last step has been drawn."""
+    draws, size = self.plan.sampling.draws(units, self._randomness), self.plan.block
+    for step in range(steps):
+        yield next(draws)
+        if (step + 1) % size == 0 or step == steps - 1:
+            blocks.append(REAL_RESERVE(self, first + step, min(size, steps)))
+
+
+def nothing_after_a_resume(self, step, count):
+    if getattr(self, "_went_on", False):
+        return REAL_RESERVE(self, step, 1)[0], 1
+    return REAL_RESERVE(self, step, count)
+
+
+def notice_resume(self, first, steps):
+    if first:
+        self._went_on = True
+    REAL_DECLARE(self, first, steps)
+
+
+def remember_size(self, units, first, steps, blocks):
+    self.ledger_file._append({"record": "note", "units": units})
+    yield from REAL_DRAW(self, units, first, steps, blocks)
+
+
+REAL_DRAW = PrivateSum._draw_charged
+
+
+LAST_KEY = {"key": ""}
+
+
+def note_key(self, step, content):
+    LAST_KEY["key"] = self._randomness._key.hex()
+    return REAL_CHECKPOINT(self, step, content)
+
+
+def save_with_key(tensors, metadata):
+    return REAL_SAVE(tensors, {**metadata, **LAST_KEY})
+
+
+def with_another_head(self, step, content):
+    return replace(REAL_CHECKPOINT(self, step, content), head=Head(2, "1" * 64))
+
+
+def without_sync(self, data):
+    os.write(self._file, data)
+
+
+def without_the_count(self):
+    return tuple(query for query in QUERIES.fget(self) if query.group != UNCLIPPED)
+
+
+def too_much_noise_stated(self):
+    return tuple(replace(query, noise_stddev=2 * query.noise_stddev) for query in QUERIES.fget(self))
+
+
+def too_little_clip_stated(self):
+    return tuple(replace(query, clip_norm=query.clip_norm / 2) for query in QUERIES.fget(self))
+
+
+def lower_rate_stated(self, queries):
+    return replace(REAL_EVENT(self, queries), probability=self.probability / 2)
+
+
+def gate_before_the_block(self, ledger, charges):
+    """What is in the ledger must fit; the block to come is not looked at."""
+    if ledger.steps:
+        REAL_GATE(self, replace(ledger, charges=ledger.charges[:-1]), ledger.charges[-1:])
+
+
+def forgetful_gate(self, ledger, charges):
+    REAL_GATE(self, replace(ledger, charges=()), charges)
+
+
+def trusting(line, previous, where):
+    return json.loads(line)
+
+
+class AlwaysFalse:
+    """An attribute that forgets what it is told."""
+
+    def __get__(self, sample, kind=None):
+        return False
+
+    def __set__(self, sample, value):
+        pass
+
+
+def empty_void(found, replay):
+    return {"record": "void", "torn_bytes": found.torn_bytes, "charges": []}
+
+
+MUTANTS = [
+    Mutant("every tenth step unrecorded", "F11", lambda: [swap(PrivateSum, "_charges", fewer_charges)],
+           "audit: ledger"),
+    Mutant("settled below the steps begun", "F11", lambda: [swap(PrivateSum, "_settle", half_settled)],
+           "audit: ledger"),
+    Mutant("charged after the release", "F11", lambda: [swap(PrivateSum, "_draw_charged", charge_behind)],
+           "audit: ledger"),
+    Mutant("a resumed run charges one step a block", "F10", lambda: [
+        swap(PrivateSum, "_reserve", nothing_after_a_resume), swap(PrivateSum, "_declare", notice_resume)],
+        "audit: ledger"),
+    Mutant("ledger not synced to disk", "F11", lambda: [swap(FileStorage, "append", without_sync)], "audit: ledger"),
+    Mutant("the key in a checkpoint", "F9", lambda: [
+        swap(PrivateSum, "checkpoint", note_key), swap(checkpoints, "save", save_with_key)], "audit: ledger"),
+    Mutant("a checkpoint names another head", "F10", lambda: [swap(PrivateSum, "checkpoint", with_another_head)],
+           "audit: ledger"),
+    Mutant("adaptive clipping's count uncharged", "F14", lambda: [
+        swap(GaussianSumMechanism, "queries", property(without_the_count))], "audit: ledger"),
+    Mutant("twice the noise stated", "F8", lambda: [
+        swap(GaussianSumMechanism, "queries", property(too_much_noise_stated))], "audit: noise"),
+    Mutant("half the clip norm stated", "F6", lambda: [
+        swap(GaussianSumMechanism, "queries", property(too_little_clip_stated))], "audit: replay"),
+    Mutant("half the rate stated", "F2", lambda: [swap(PoissonSampling, "event", lower_rate_stated)],
+           "audit: sampler"),
+    Mutant("the number of records in the ledger", "F14", lambda: [swap(PrivateSum, "_draw_charged", remember_size)],
+           "audit: replay"),
+    Mutant("a sample may be released again", "F11", lambda: [swap(Sample, "released", AlwaysFalse())],
+           "a sample is released once"),
+    Mutant("budget checked one block too late", "F12", lambda: [
+        swap(gate.BudgetGate, "__call__", gate_before_the_block)], "audit: accountants"),
+    Mutant("budget forgets earlier blocks", "F12", lambda: [swap(gate.BudgetGate, "__call__", forgetful_gate)],
+           "audit: accountants"),
+    Mutant("hashes not checked", "F21", lambda: [swap(chain, "_open_line", trusting)], "a changed ledger is found"),
+    Mutant("head not checked", "F21", lambda: [swap(chain, "_check_head", lambda *arguments: None)],
+           "a shortened ledger is found"),
+    Mutant("a torn line is not charged", "F11", lambda: [swap(file, "_void_record", empty_void)],
+           "a torn line is charged"),
+]  # fmt: skip
