@@ -47,7 +47,7 @@ def _run(work: Work, table: Table, settings: Recipe, method: str, name: str, *, 
         return places[-1]
 
     build = table.sgld if method == "SGLD" else table.variational
-    few = 500 if work.quick else None
+    few = 200 if work.quick else None
     probes = (table.data.test_inputs[:few], table.data.test_labels[:few])
     evidence = tacit.EvidencePlan(probes=probes, probe_every=1 if method == "SGLD" else 20) if first else None
     run = replace(table, folder=folder).train(build(settings, model), settings, name, evidence=evidence)
