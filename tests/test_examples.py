@@ -23,15 +23,6 @@ def test_the_mnist_example_trains_and_replays_its_ledger(data_folder, tmp_path):
     assert accuracy > 35  # about 60 after 40 steps; 10 is guessing
 
 
-def test_the_regression_example_says_both_uncertainties(tmp_path):
-    command = [sys.executable, EXAMPLES / "heteroscedastic.py", "--out", tmp_path / "run"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    private = float(done.stdout.split("private, epsilon 1: NLL ")[1].split(",")[0])
-    constant = float(done.stdout.split("a constant: NLL ")[1].split(";")[0])
-    assert private < constant
-    assert (tmp_path / "run" / "band.png").stat().st_size > 10_000
-
-
 @pytest.mark.slow
 def test_the_example_of_doubtful_digits_tells_clothes_apart(data_folder, tmp_path):
     environment = {**os.environ, "TACIT_DATA": str(data_folder)}
@@ -39,15 +30,6 @@ def test_the_example_of_doubtful_digits_tells_clothes_apart(data_folder, tmp_pat
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert float(done.stdout.split("by entropy ")[1].split(",")[0]) > 0.6
     assert (tmp_path / "run" / "digits.png").exists()
-
-
-@pytest.mark.slow
-def test_the_comparison_of_methods_makes_its_table(data_folder, tmp_path):
-    environment = {**os.environ, "TACIT_DATA": str(data_folder)}
-    for row in ("sgd prior", "sgd prior twin"):
-        command = [sys.executable, EXAMPLES / "choosing_a_method.py", "--only", row, "--steps", "20", "--out", tmp_path]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert "| sgd | N(0, 0.1^2) |" in done.stdout
 
 
 @pytest.mark.slow

@@ -63,6 +63,28 @@ def test_a_wrong_value_is_said_to_be_wrong(tmp_path):
     assert json.loads((tmp_path / "out" / "results.json").read_text())["missing"] == ["b"]
 
 
+def test_a_resumed_try_keeps_rows_of_its_seed_and_measures_the_others(tmp_path):
+    folder = tmp_path / "papers" / "made_up"
+    folder.mkdir(parents=True)
+    script = "import time\ndef reproduce(work):\n    for row in 'ab':\n        if work.lacks(row):\n"
+    (folder / "table_1.py").write_text(script + "            work.measure(row, time.monotonic_ns())\n")
+    rows = {"a": {"at_least": 0}, "b": {"at_least": 0}}
+    (folder / "expected.json").write_text(json.dumps({"table-1": {"title": "t", "minutes": 1, "rows": rows}}))
+
+    def values(*options: str) -> dict[str, float]:
+        place = ["--papers", str(folder.parent), "--out", str(tmp_path / "out")]
+        assert run(["reproduce", "made_up/table-1", *place, *options]) == 0
+        kept = json.loads((tmp_path / "out" / "results.json").read_text())
+        return {result["row"]: result["ours"] for result in kept["results"]}
+
+    first = values("--only", "a")
+    second = values("--resume")
+    assert second["a"] == first["a"]
+    assert set(second) == {"a", "b"}
+    assert values("--resume", "--seed", "1")["a"] > second["b"]
+    assert values()["a"] > second["b"]
+
+
 @pytest.mark.parametrize(
     ("row", "value", "verdict"),
     [

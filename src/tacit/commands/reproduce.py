@@ -18,6 +18,7 @@ def reproduce(
     only: Annotated[list[str] | None, typer.Option(help="Only rows that contain this word; may be repeated.")] = None,
     seed: Annotated[int, typer.Option(help="For splits and initial weights; privacy noise is always fresh.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="A small part, to see that it runs.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an earlier try left in --out.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where ledgers, pictures and results are kept.")] = None,
     papers: Annotated[Path | None, typer.Option(help="The folder of scripts.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -27,7 +28,8 @@ def reproduce(
     if listed or item is None:
         _list(items)
         return 0
-    work = Work(_find(items, item), out or Path("runs") / "papers" / item, seed, quick, tuple(only or ()))
+    place = out or Path("runs") / "papers" / item
+    work = Work(_find(items, item), place, seed, quick, tuple(only or ()), resume)
     _check_data(work.item)
     work.write()
     work.item.load()(work)

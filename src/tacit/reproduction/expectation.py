@@ -101,7 +101,8 @@ class Item:
 
     def load(self) -> "Callable[[Work], None]":
         """The script's function ``reproduce(work)``."""
-        sys.path.insert(0, str(self.script.parent))  # scripts of one paper share modules
+        paper = self.script.parent  # scripts of one paper share modules, and may borrow another paper's: dp_bnn.mnist
+        sys.path[:0] = [str(paper), str(paper.parent)]
         spec = importlib.util.spec_from_file_location(f"papers.{self.paper}.{self.script.stem}", self.script)
         assert spec is not None
         assert spec.loader is not None

@@ -12,6 +12,8 @@ from typing import Any
 
 from tacit.reproduction.expectation import Expectation, Item, Verdict
 
+_EARLIER = "are of an earlier try"
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -45,6 +47,7 @@ class Work:
         seed: for data splits and initial weights only; privacy noise is always fresh.
         quick: a small part, to see that everything runs.
         only: rows whose names contain one of these words; empty for all.
+        resume: keep the rows that an earlier try of the same seed left, and go on with the others.
     """
 
     item: Item
@@ -52,8 +55,23 @@ class Work:
     seed: int = 0
     quick: bool = False
     only: tuple[str, ...] = ()
+    resume: bool = False
     notes: list[str] = field(default_factory=list)
     _values: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        path = self.out / "results.json"
+        if not (self.resume and path.exists()):
+            return
+        earlier = json.loads(path.read_text())
+        if (earlier["item"], earlier["seed"], earlier["quick"]) == (self.item.key, self.seed, self.quick):
+            self._values = {result["row"]: result["ours"] for result in earlier["results"]}
+            self.notes = [sentence for sentence in earlier["notes"] if not sentence.endswith(_EARLIER)]
+            self.note(f"{len(self._values)} rows, the last of {earlier['environment']['date']}, {_EARLIER}")
+
+    def lacks(self, *rows: str) -> bool:
+        """Whether any of these rows was asked for and is not there yet from an earlier try."""
+        return any(self.wants(row) and row not in self._values for row in rows)
 
     def wants(self, *names: str) -> bool:
         """Whether any of these rows was asked for: scripts ask before long work."""
