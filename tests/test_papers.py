@@ -115,6 +115,16 @@ def test_an_item_without_its_data_is_one_line(tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+def test_all_results_become_one_document_that_says_what_was_not_run(tmp_path, capsys):
+    assert run(["reproduce", "bayesian_dp/figure-5", "--out", str(tmp_path / "figure-5")]) == 0
+    capsys.readouterr()
+    assert run(["reproduce", "--table", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "| C = 1, lambda 8 |  | 1.529 |" in shown
+    assert shown.count("Not run in full") == len(ITEMS) - 1
+    assert run(["reproduce", "--table", str(tmp_path / "nowhere")]) == 2
+
+
 def test_the_list_names_every_item(capsys):
     assert run(["reproduce", "--list"]) == 0
     shown = capsys.readouterr().out

@@ -9,7 +9,7 @@ from rich.table import Column, Table
 from tacit.commands.output import console, print_json
 from tacit.data.files import has_data
 from tacit.errors import InputError
-from tacit.reproduction import Item, Result, Verdict, Work, find_papers, read_items
+from tacit.reproduction import Item, Result, Verdict, Work, document, find_papers, read_items
 
 
 def reproduce(
@@ -21,10 +21,14 @@ def reproduce(
     resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an earlier try left in --out.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where ledgers, pictures and results are kept.")] = None,
     papers: Annotated[Path | None, typer.Option(help="The folder of scripts.")] = None,
+    table: Annotated[Path | None, typer.Option(help="Print all results below this folder as Markdown.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Make a table or a figure of a paper again; exit code 1 if a row is not as we expect."""
     items = read_items(find_papers(papers))
+    if table is not None:
+        typer.echo(document(items, table))
+        return 0
     if listed or item is None:
         _list(items)
         return 0

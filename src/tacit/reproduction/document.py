@@ -1,0 +1,70 @@
+"""All that was reproduced, as one Markdown table per item, from the results that scripts left behind."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InputError
+from tacit.reproduction.expectation import Expectation, Item, Verdict
+
+_HEAD = "| row | paper | ours | difference | we expect | verdict |\n|---|---|---|---|---|---|"
+
+
+def document(items: Mapping[str, Item], folder: Path) -> str:
+    """What each item gave, or that it was not run; the newest results of an item below ``folder`` count."""
+    found = _results(folder)
+    if not found:
+        raise InputError(f"no results.json of a reproduction below {folder}")
+    return "\n\n".join(part for item in items.values() for part in _item(item, found.get(item.key, [])))
+
+
+def _results(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Results by item, in the order in which they were written; later rows take the place of earlier ones."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(folder.rglob("results.json"), key=lambda path: path.stat().st_mtime):
+        try:
+            content = json.loads(path.read_text())
+            known = (content["item"], content["quick"], content["results"], content["environment"]["date"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is no result of a reproduction: {error}") from error
+        if not known[1]:
+            found.setdefault(known[0], []).append(content)
+    return found
+
+
+def _item(item: Item, results: list[dict[str, Any]]) -> Iterator[str]:
+    yield f"### {item.key}: {item.title}"
+    values = {row["row"]: float(row["ours"]) for one in results for row in one["results"]}
+    if not values:
+        yield f"Not run in full ({item.minutes:g} minutes)."
+        return
+    dates = sorted({one["environment"]["date"] for one in results})
+    seeds = sorted({one["seed"] for one in results})
+    yield f"Measured {', '.join(dates)}, seed {', '.join(map(str, seeds))}."
+    rows = [_row(name, value, item.rows.get(name, Expectation())) for name, value in values.items()]
+    missing = [name for name in item.rows if name not in values]
+    yield "\n".join([_HEAD, *rows])
+    if missing:
+        yield f"Not measured: {', '.join(missing)}."
+    reasons = _reasons(item, values)
+    notes = [f"- {note}" for note in dict.fromkeys(note for one in results for note in one["notes"])]
+    if reasons or notes:
+        yield "\n".join([*reasons, *notes])
+
+
+def _reasons(item: Item, values: Mapping[str, float]) -> list[str]:
+    """Why rows are not the paper's, each reason once."""
+    rows: dict[str, list[str]] = {}
+    for name, value in values.items():
+        expected = item.rows.get(name, Expectation())
+        if expected.why and expected.judge(value) is not Verdict.REPRODUCED:
+            rows.setdefault(expected.why, []).append(name)
+    return [f"- {'; '.join(names) if len(names) < 4 else f'{len(names)} rows'}: {why}" for why, names in rows.items()]
+
+
+def _row(name: str, value: float, expected: Expectation) -> str:
+    paper, difference = (
+        ("", "") if expected.paper is None else (f"{expected.paper:g}", f"{value - expected.paper:+.4g}")
+    )
+    return f"| {name} | {paper} | {value:.4g} | {difference} | {expected.goal} | {expected.judge(value)} |"
