@@ -64,8 +64,13 @@ def cells(one: Figure) -> tuple[str, ...]:
     return one.row, one.tried, f"{one.times:,}", f"{one.lost:,}", one.reached, one.goal, verdict
 
 
-def document(figures: list[Figure], effort: float) -> str:
-    rows = [f"| {' | '.join(cells(one))} |" for one in figures]
+def document(figures: list[Figure], effort: float, earlier: str = "") -> str:
+    """The table. Rows of an earlier one are kept unless they were tried again, as by ``--only``."""
+    rows = {(one.row, one.tried): f"| {' | '.join(cells(one))} |" for one in figures}
+    for line in earlier.splitlines():
+        parts = [part.strip() for part in line.split("|")]
+        if len(parts) > len(HEAD) and parts[1] not in ("row", "---"):
+            rows.setdefault((parts[1], parts[2]), line)
     lines = [
         "# What was tried to break it",
         "",
@@ -76,13 +81,15 @@ def document(figures: list[Figure], effort: float) -> str:
         "",
         f"| {' | '.join(HEAD)} |",
         "|---" * len(HEAD) + "|",
-        *rows,
+        *(rows[key] for key in sorted(rows, key=order)),
     ]
     return "\n".join(lines) + "\n"
 
 
-def order(one: Figure) -> tuple[int, str]:
-    return (int(one.row[1:]), one.tried) if one.row[1:].isdigit() else (1000, one.row)
+def order(key: tuple[str, str]) -> tuple[int, str, str]:
+    """F1 to F25, then what has no number."""
+    row, tried = key
+    return (int(row[1:]) if row[1:].isdigit() else 1000), row, tried
 
 
 def main() -> None:
@@ -99,13 +106,14 @@ def main() -> None:
         for done in as_completed([pool.submit(run, name, options.effort) for name in names]):
             tell(console, *done.result())
             figures.extend(done.result()[1])
-    figures.sort(key=order)
+    figures.sort(key=lambda one: order((one.row, one.tried)))
     table = Table(*HEAD)
     for one in figures:
         table.add_row(*cells(one), style=None if one.good else "red")
     console.print(table)
     if options.write:
-        options.write.write_text(document(figures, options.effort))
+        earlier = options.write.read_text() if options.only and options.write.exists() else ""
+        options.write.write_text(document(figures, options.effort, earlier))
     lost = sum(not one.good for one in figures)
     tried = sum(one.times for one in figures)
     console.print(f"{tried:,} tries, {len(figures)} figures, {lost} that do not hold")

@@ -25,6 +25,7 @@ def prove(effort: float) -> Iterator[Figure]:
     reached = f"largest move {most:.6f} of what was charged for; {nobody} with nobody drawn"
     yield Figure("F1", "replay: divisor, files, output, releases, for every policy and rule", count, broke, reached,
                  "0 differences in 1,000 cases")  # fmt: skip
+    yield Figure("F14", "replay: ledger, files and words on neighbours, byte for byte", count, broke)
     faults = [
         Case(SAMPLING["full batch"], CLIPPING["clip"], [value] * 4, label) for value in HOSTILE for label in LABELS
     ]

@@ -139,3 +139,13 @@ read_ledger({str(path)!r})
 assert not [name for name in sys.modules if name.split('.')[0] == 'torch'], 'torch was imported'
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
+def test_a_number_beyond_all_bounds_is_damage(tmp_path, event, number):
+    path = tmp_path / "ledger.jsonl"
+    with LedgerFile(path, LedgerHeader()) as ledger:
+        ledger.reserve([Charge(event, 20)])
+    path.write_text(path.read_text().replace('"steps":20', f'"steps":{number}'))
+    with pytest.raises(LedgerError, match="damaged"):
+        read_ledger(path)

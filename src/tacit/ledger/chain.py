@@ -94,12 +94,13 @@ def verify(data: bytes, head: Head | None, *, where: str) -> Chain:
 def _open_line(line: bytes, previous: str, where: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
+        spelled = canonical(record) + b"\n"  # refuses NaN and numbers beyond all bounds, such as 1e999
     except (ValueError, RecursionError) as error:
         raise LedgerError(f"{where}: not a ledger record; the file is damaged") from error
     if not isinstance(record, dict) or record.get("previous") != previous:
         raise LedgerError(f"{where}: does not follow the line before it; a record was changed, moved or removed")
     body = {name: value for name, value in record.items() if name != "hash"}
-    if record.get("hash") != hashlib.sha256(canonical(body)).hexdigest() or canonical(record) + b"\n" != line:
+    if record.get("hash") != hashlib.sha256(canonical(body)).hexdigest() or spelled != line:
         raise LedgerError(f"{where}: its hash does not match its content; the record was changed")
     return record
 
