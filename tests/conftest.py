@@ -9,6 +9,7 @@ from hypothesis import settings
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from tacit.commands.app import run
 from tacit.ledger import GaussianSumQuery, PoissonSample
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # several processes whose threads wait for each other are slower than one each
@@ -48,3 +49,15 @@ def data_folder() -> Path:
     if folder is None or not Path(folder).is_dir():
         pytest.skip("TACIT_DATA does not name the folder of real data sets")
     return Path(folder)
+
+
+@pytest.fixture
+def tacit(capsys):
+    """The command line as a function: exit code, standard output and standard error."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = run([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
