@@ -107,6 +107,11 @@ def test_importing_tacit_is_cheap():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_no_command_waits_for_torch_before_it_needs_it():
+    code = "import sys, tacit.commands.app; assert not {'torch', 'sklearn', 'matplotlib', 'pyarrow'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 MODULES = [module.name for module in pkgutil.walk_packages(tacit.__path__, "tacit.")]
 
 

@@ -32,6 +32,11 @@ def told(tacit, *arguments):
     return json.loads(out)
 
 
+def plainly(patients):
+    """The arguments of an ordinary run."""
+    return patients / "patients.csv", "--schema", patients / "schema.toml", "--epsilon", 1, "--out", patients / "run"
+
+
 def test_a_table_becomes_a_run_that_keeps_its_promise(tacit, patients):
     folder = patients / "run"
     said = told(tacit, patients / "patients.csv", "--schema", patients / "schema.toml", "--epsilon", 1,
@@ -112,15 +117,7 @@ def test_an_interrupted_run_goes_on_and_costs_no_more(tacit, patients, few_steps
             raise KeyboardInterrupt
 
     monkeypatch.setattr(chains.Chains, "advance", stop_at_37)
-    arguments = (
-        patients / "patients.csv",
-        "--schema",
-        patients / "schema.toml",
-        "--epsilon",
-        1,
-        "--out",
-        patients / "run",
-    )
+    arguments = plainly(patients)
     code, _, err = tacit("train", *arguments)
     assert code == 130
     assert "--resume" in err
@@ -147,15 +144,7 @@ def test_a_run_that_crashed_late_keeps_what_was_paid_for(tacit, patients, few_st
             raise KeyboardInterrupt
 
     monkeypatch.setattr(chains.Chains, "advance", stop)
-    arguments = (
-        patients / "patients.csv",
-        "--schema",
-        patients / "schema.toml",
-        "--epsilon",
-        1,
-        "--out",
-        patients / "run",
-    )
+    arguments = plainly(patients)
     assert tacit("train", *arguments)[0] == 130
     checkpoint = patients / "run" / "checkpoint.safetensors"
     kept = checkpoint.read_bytes()

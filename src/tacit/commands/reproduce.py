@@ -7,7 +7,6 @@ import typer
 from rich.table import Column, Table
 
 from tacit.commands.output import console, print_json
-from tacit.data.files import has_data
 from tacit.errors import InputError
 from tacit.reproduction import Item, Result, Verdict, Work, document, find_papers, read_items
 
@@ -56,6 +55,8 @@ def _find(items: dict[str, Item], asked: str) -> Item:
 
 
 def _check_data(item: Item) -> None:
+    from tacit.data.files import has_data  # brings torch, which other commands need not wait for
+
     lacking = [name for name in item.needs if not has_data(name)]
     if lacking:
         raise InputError(f"{item.key} needs {', '.join(lacking)}; let TACIT_DATA name the folder that holds it")
