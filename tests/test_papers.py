@@ -13,7 +13,6 @@ from tacit.reproduction import Expectation, Verdict, find_papers, read_items
 
 PAPERS = Path(__file__).parent.parent / "papers"
 ITEMS = read_items(PAPERS)
-QUICK = [key for key, item in ITEMS.items() if any(row.quick for row in item.rows.values())]
 
 
 @pytest.mark.parametrize("item", ITEMS.values(), ids=list(ITEMS))
@@ -35,8 +34,7 @@ def test_scripts_use_public_parts_only():
             assert not any(name.startswith("_") for name in names), script
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("key", QUICK)
+@pytest.mark.parametrize("key", ITEMS)
 def test_a_quick_run_holds(key, tmp_path):
     lacking = [name for name in ITEMS[key].needs if not has_data(name)]
     if lacking:
@@ -61,6 +59,24 @@ def test_a_wrong_value_is_said_to_be_wrong(tmp_path):
     asked = ["reproduce", "made_up/table-1", "--papers", str(folder.parent), "--out", str(tmp_path / "out")]
     assert run(asked) == 1
     assert json.loads((tmp_path / "out" / "results.json").read_text())["missing"] == ["b"]
+
+
+def test_a_paper_is_all_its_items_and_rows_are_told_as_they_come(tmp_path, capsys):
+    folder = tmp_path / "papers" / "made_up"
+    folder.mkdir(parents=True)
+    items = {}
+    for name, value in (("table-1", 2.0), ("figure-1", 3.0)):
+        (folder / f"{name.replace('-', '_')}.py").write_text(f"def reproduce(work):\n    work.measure('a', {value})\n")
+        items[name] = {"title": "t", "minutes": 1, "rows": {"a": {"at_least": 2.5}}}
+    (folder / "expected.json").write_text(json.dumps(items))
+    place = ["--papers", str(folder.parent), "--out", str(tmp_path / "out")]
+    assert run(["reproduce", "made_up", *place]) == 1  # as the first table is not as expected
+    shown = capsys.readouterr().out
+    assert shown.index("  a: 2\n") < shown.index("made_up/table-1: t") < shown.index("  a: 3\n")
+    assert {path.parent.name for path in (tmp_path / "out").rglob("results.json")} == {"table-1", "figure-1"}
+    assert run(["reproduce", "made_up", *place, "--json"]) == 1
+    made = json.loads(capsys.readouterr().out)["items"]
+    assert [item["item"] for item in made] == [f"made_up/{name}" for name in items]
 
 
 def test_a_resumed_try_keeps_rows_of_its_seed_and_measures_the_others(tmp_path):

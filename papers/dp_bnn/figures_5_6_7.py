@@ -55,7 +55,7 @@ def _show(work: Work, digits: dict[str, tuple[int, int]]) -> None:
     images = load_mnist().test_images
     figure, axes = plt.subplots(1, len(digits), figsize=(4, 2.2))
     for panel, (name, (_, index)) in zip(axes, digits.items(), strict=True):
-        panel.imshow(images[index, 0], cmap="gray_r")
+        panel.imshow(images[index, 0].numpy(), cmap="gray_r")
         panel.set(title=name, xticks=[], yticks=[])
     work.picture(figure, "digits")
     plt.close(figure)

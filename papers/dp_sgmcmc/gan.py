@@ -13,7 +13,8 @@ SGHMC and DP-SGD get releases at the same epsilon and differ in what they make o
 step at which the privacy noise is that of the posterior, and averages the predictions of its last iterates.
 
 Reduced so that all runs take minutes on one core: 14 x 14 pixels, small networks, few steps. Clip norms, rates and
-steps were chosen, for each method apart, on 5,000 training pictures outside of all this; that choice is not charged.
+steps were chosen, for each method apart, in runs where 5,000 training pictures stood in for the test set; that choice
+is not charged.
 """
 
 import math
@@ -240,7 +241,9 @@ def supervised(pictures: Pictures, steps: int) -> float:
 
 def linear_on_scattering(pictures: Pictures, data: ImageData) -> float:
     """What fixed features of the public pictures do without any private one."""
-    rows, test = (scattered(part).flatten(1) for part in (data.train_images[pictures.chosen], data.test_images))
+    rows, test = (
+        scattered(part, upright=True).flatten(1) for part in (data.train_images[pictures.chosen], data.test_images)
+    )
     model = linear(rows - rows.mean(0), pictures.labels, PENALTY)
     return percent(model(test - rows.mean(0)).argmax(1) == pictures.test_labels)
 

@@ -18,6 +18,7 @@ from tacit.features import (
     StatisticsPlan,
     Whitening,
     cached_features,
+    deskew,
     normalise_groups,
     private_statistics,
     unit_rows,
@@ -61,15 +62,17 @@ class Outcome:
     epsilon: float
 
 
-def scattered(images: Tensor) -> Tensor:
-    """Unit rows [n, 81, positions] of byte pictures; the mean over colours is taken first."""
+def scattered(images: Tensor, *, upright: bool = False) -> Tensor:
+    """Unit rows [n, 81, positions] of byte pictures; the mean over colours is taken first, writing is set upright."""
     scattering = Scattering(*images.shape[2:])
 
     def compute(pictures: Tensor) -> Tensor:
         parts = [part.float().mean(1, keepdim=True) / 255 for part in torch.split(pictures, 2048)]
+        parts = [deskew(part) for part in parts] if upright else parts
         return torch.cat([normalise_groups(scattering(part), GROUPS) for part in parts])
 
-    return unit_rows(cached_features(images, f"grey {scattering}, {GROUPS} groups, 1", compute)).flatten(2)
+    how = f"grey {'upright ' if upright else ''}{scattering}, {GROUPS} groups, 1"
+    return unit_rows(cached_features(images, how, compute)).flatten(2)
 
 
 def losses(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:

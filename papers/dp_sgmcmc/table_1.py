@@ -21,7 +21,7 @@ AT_099 = Recipe(
     keep_last=20,
 )  # fmt: skip
 AT_022 = Recipe(
-    0.22, 1e-5, 60_000, batch=4096, steps=110, mean_noise=120.0, moment_noise=48.0, ridge=1.0, learning_rate=600.0,
+    0.22, 1e-5, 60_000, batch=4096, steps=110, mean_noise=120.0, moment_noise=48.0, ridge=1.0, learning_rate=1000.0,
     keep_last=20,
 )  # fmt: skip
 SVHN = Recipe(
@@ -56,7 +56,8 @@ def reproduce(work: Work) -> None:
 def on_mnist(work: Work, data: ImageData) -> None:
     if not work.wants("MNIST: ours at 0.99", "MNIST: ours at 0.22", "MNIST: Confident-GNMax at 1.97"):
         return
-    task = Task(scattered(data.train_images), data.train_labels, scattered(data.test_images), data.test_labels)
+    train, test = (scattered(images, upright=True) for images in (data.train_images, data.test_images))
+    task = Task(train, data.train_labels, test, data.test_labels)
     for name, recipe in (("0.99", AT_099), ("0.22", AT_022)):
         report(work, f"MNIST: ours at {name}", recipe, task)
     for name, setting in GNMAX_ON_MNIST.items():

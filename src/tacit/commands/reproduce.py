@@ -12,7 +12,7 @@ from tacit.reproduction import Item, Result, Verdict, Work, document, find_paper
 
 
 def reproduce(
-    item: Annotated[str | None, typer.Argument(help="PAPER/ITEM, such as dp_sgmcmc/figure-1.")] = None,
+    item: Annotated[str | None, typer.Argument(help="PAPER/ITEM, such as dp_sgmcmc/figure-1, or PAPER.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="Show what there is.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="Only rows that contain this word; may be repeated.")] = None,
     seed: Annotated[int, typer.Option(help="For splits and initial weights; privacy noise is always fresh.")] = 0,
@@ -31,23 +31,45 @@ def reproduce(
     if listed or item is None:
         _list(items)
         return 0
-    place = out or Path("runs") / "papers" / item
-    work = Work(_find(items, item), place, seed, quick, tuple(only or ()), resume)
-    _check_data(work.item)
+    wanted = _find(items, item)
+    for one in wanted:
+        _check_data(one)
+    place = out or Path("runs") / "papers"
+    works = []
+    for one in wanted:
+        folder = place if out is not None and len(wanted) == 1 else place / one.key
+        works.append(Work(one, folder, seed, quick, tuple(only or ()), resume, on_row=None if json else _tell))
+        _make(works[-1], quiet=json)
+    if json:
+        made = [{"item": w.item.key, "results": [row.to_json() for row in w.results], "notes": w.notes} for w in works]
+        print_json(made[0] if len(made) == 1 else {"items": made})
+    return 1 if any(_wrong(work) for work in works) else 0
+
+
+def _make(work: Work, *, quiet: bool) -> None:
+    if not quiet:
+        console.print(f"{work.item.key}: about {work.item.minutes:g} minutes on a free core", style="dim")
     work.write()
     work.item.load()(work)
     work.write()
-    if json:
-        print_json({"item": item, "results": [result.to_json() for result in work.results], "notes": work.notes})
-    else:
+    if not quiet:
         _print(work)
-    wrong = any(result.verdict is Verdict.NOT_AS_EXPECTED for result in work.results)
-    return 1 if wrong or work.missing else 0
 
 
-def _find(items: dict[str, Item], asked: str) -> Item:
-    if asked in items:
-        return items[asked]
+def _tell(row: str, value: float) -> None:
+    """So that whoever waits for an hour sees what there is."""
+    console.print(f"  {row}: {value:.4g}", style="dim", highlight=False)
+
+
+def _wrong(work: Work) -> bool:
+    return bool(work.missing) or any(result.verdict is Verdict.NOT_AS_EXPECTED for result in work.results)
+
+
+def _find(items: dict[str, Item], asked: str) -> list[Item]:
+    """One item, or all of a paper."""
+    found = [item for key, item in items.items() if asked in (key, key.split("/")[0])]
+    if found:
+        return found
     near = [key for key in items if asked in key]
     raise InputError(
         f"there is no {asked!r}; {'did you mean ' + ' or '.join(near[:4]) if near else 'see tacit reproduce --list'}"

@@ -4,7 +4,7 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -48,6 +48,7 @@ class Work:
         quick: a small part, to see that everything runs.
         only: rows whose names contain one of these words; empty for all.
         resume: keep the rows that an earlier try of the same seed left, and go on with the others.
+        on_row: is told of every row as soon as it is measured.
     """
 
     item: Item
@@ -56,6 +57,7 @@ class Work:
     quick: bool = False
     only: tuple[str, ...] = ()
     resume: bool = False
+    on_row: Callable[[str, float], None] | None = None
     notes: list[str] = field(default_factory=list)
     _values: dict[str, float] = field(default_factory=dict)
 
@@ -81,6 +83,8 @@ class Work:
         """Say what was measured; kept at once, so that an interrupted script loses nothing."""
         self._values[row] = float(value)
         self.write()
+        if self.on_row is not None:
+            self.on_row(row, float(value))
 
     def note(self, sentence: str) -> None:
         """What a reader has to know beside the numbers."""
