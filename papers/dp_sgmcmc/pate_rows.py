@@ -7,7 +7,10 @@ epsilon depends on the votes (and so may not be published as it is) and whose st
 adversarial training. Ours spreads the answers over a graph of the nearest neighbours among the public pictures, then
 fits a linear model to all of them. Features are whitened by statistics of the public pictures, which cost nothing.
 
-How the settings were chosen: on training pictures held out from the teachers, which stood in for the test set.
+The settings were chosen on training pictures: 10,000 of MNIST and 2,500 of SVHN, held out from the teachers, stood in
+for the test set. There 94 % of what a teacher of 240 digits says is right, and 200 answers spread over neighbours gave
+a better student than 400, whose noise is larger (one run each). On SVHN neighbours mislead (35 instead of 50 %), so
+that the student learns from the answers alone; of 25 to 250 teachers 100 did best.
 """
 
 from collections.abc import Callable
