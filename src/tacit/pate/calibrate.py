@@ -21,7 +21,7 @@ def calibrate_confident_gnmax(
     Example:
         >>> found = calibrate_confident_gnmax(2.0, 1e-5, queries=300, max_answers=200, threshold=150)
         >>> round(found.vote_noise, 1)
-        43.6
+        43.5
     """
     check_positive("epsilon", epsilon)
     check_positive("noise_ratio", noise_ratio)
