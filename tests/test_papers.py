@@ -1,10 +1,12 @@
 """The papers' tables and figures: every item has its script, and the quick ones hold."""
 
 import ast
+import importlib
 import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from tacit.commands.app import run
 from tacit.data.files import has_data
@@ -33,6 +35,18 @@ def test_scripts_use_public_parts_only():
         for node in ast.walk(ast.parse(script.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             assert not any(name.startswith("_") for name in names), script
+
+
+def test_adult_columns_are_chosen_for_each_record_on_its_own(monkeypatch):
+    monkeypatch.syspath_prepend(str(PAPERS))
+    rows = importlib.import_module("bayesian_dp.adult_rows")
+    inputs = torch.rand(5, sum(rows.WIDTHS.values()), generator=torch.Generator().manual_seed(1)) + 0.1
+    found = rows.reshaped(inputs)
+    torch.testing.assert_close(found.norm(dim=1), torch.ones(5))
+    torch.testing.assert_close(found[2:3], rows.reshaped(inputs[2:3]))
+    torch.testing.assert_close(found, rows.reshaped(3 * inputs))
+    left = sum(rows.WIDTHS[name] for name in rows.LEFT_OUT) + 2  # the two bins of no gain and no loss
+    assert found.shape == (5, inputs.shape[1] - left)
 
 
 @pytest.mark.slow
