@@ -139,10 +139,11 @@ def test_all_results_become_one_document_that_says_what_was_not_run(tmp_path, ca
     assert run(["reproduce", "--table", str(tmp_path / "nowhere")]) == 2
 
 
-def test_the_document_names_few_of_many_missing_rows_and_no_tries(tmp_path, capsys):
+def test_the_document_names_few_of_many_missing_rows_and_says_each_note_once(tmp_path, capsys):
     folder = tmp_path / "papers" / "made_up"
     folder.mkdir(parents=True)
-    (folder / "table_1.py").write_text("def reproduce(work):\n    work.measure(work.only[0], 1.0)\n")
+    noted = "    work.note(f'run {work.only[0]}: few probes')\n    work.note('one core')\n"
+    (folder / "table_1.py").write_text("def reproduce(work):\n    work.measure(work.only[0], 1.0)\n" + noted)
     rows = {name: {"at_least": 0} for name in ("a", "b", "c", "d", "e", "f")}
     (folder / "expected.json").write_text(json.dumps({"table-1": {"title": "t", "minutes": 1, "rows": rows}}))
     place = ["--papers", str(folder.parent)]
@@ -158,8 +159,10 @@ def test_the_document_names_few_of_many_missing_rows_and_no_tries(tmp_path, caps
     assert "Not measured: 4 rows, the first of them b; c; d." in document("a", "f")
     shown = document("c")
     assert "Not measured: b; d; e." in shown
-    assert "earlier try" not in shown
-    assert "Not measured" not in document("b", "d", "e")
+    assert shown.endswith("\n\n- run a; run f; run c: few probes\n- one core\n")
+    shown = document("b", "d", "e")
+    assert "Not measured" not in shown
+    assert "- 6 rows: few probes\n" in shown
 
 
 def test_the_list_names_every_item(capsys):

@@ -62,7 +62,7 @@ def _reasons(item: Item, values: Mapping[str, float]) -> list[str]:
         expected = item.rows.get(name, Expectation())
         if expected.why and expected.judge(value) is not Verdict.REPRODUCED:
             rows.setdefault(expected.why, []).append(name)
-    return [f"- {'; '.join(names) if len(names) < 4 else f'{len(names)} rows'}: {why}" for why, names in rows.items()]
+    return [f"- {_together(names)}: {why}" for why, names in rows.items()]
 
 
 def _shortened(names: list[str]) -> str:
@@ -73,9 +73,16 @@ def _shortened(names: list[str]) -> str:
 
 
 def _notes(results: list[dict[str, Any]]) -> list[str]:
-    """Each note once; those on the files of a try say nothing here."""
-    notes = dict.fromkeys(note for one in results for note in one["notes"])
-    return [note for note in notes if EARLIER not in note]
+    """Each note once, also where several runs have the same; those on the files of a try say nothing here."""
+    runs: dict[str, dict[str, None]] = {}
+    for note in (note for one in results for note in one["notes"] if EARLIER not in note):
+        name, _, text = note.rpartition(": ")
+        runs.setdefault(text, {})[name] = None
+    return [f"{_together([*names])}: {text}" if any(names) else text for text, names in runs.items()]
+
+
+def _together(names: list[str]) -> str:
+    return "; ".join(names) if len(names) <= _FEW else f"{len(names)} rows"
 
 
 def _row(name: str, value: float, expected: Expectation) -> str:
