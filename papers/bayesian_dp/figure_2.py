@@ -5,6 +5,7 @@ The paper sees no difference, at p-values above .05. Under the hypothesis of no 
 without privacy, shows that the tests can find one. That none is found is no guarantee.
 """
 
+import textwrap
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
@@ -36,7 +37,7 @@ def reproduce(work: Work) -> None:
         work.measure(f"{name}: a difference is found", float(check.differs()))
         work.measure(f"{name}: mean distance of members over held-out", check.members.mean() / check.held_out.mean())
         draw_leakage(panel, check)
-        panel.set(title=f"{name}\n{check.sentence()}")
+        panel.set(title="\n".join([name, *textwrap.wrap(check.sentence(), 60)]))
         panel.title.set_fontsize(8)
     work.picture(figure)
     plt.close(figure)
