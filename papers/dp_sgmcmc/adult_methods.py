@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import tacit
 from tacit.data import load_adult
-from tacit.pate import ConfidentGNMax, assign_teachers, count_votes
+from tacit.pate import assign_teachers, calibrate_confident_gnmax, count_votes
 from tacit.tables import Facts, recipe
 
 # the paper's delta, 1e-4, is above 1/n: it would allow a record to be published whole, and is refused; here it is 1e-5
@@ -99,7 +99,9 @@ def confident_gnmax(adult: Table, epsilon: float) -> float:
     inputs, labels = adult.data.train_inputs.numpy(), adult.data.train_labels.numpy()
     public, rest = adult.data.test_inputs[:QUERIES], adult.data.test_inputs[PUBLIC:]
     votes = [_teacher(inputs[rows], labels[rows], public.numpy()) for rows in assign_teachers(adult.size, TEACHERS)]
-    mechanism = _calibrated(epsilon)
+    mechanism = calibrate_confident_gnmax(
+        epsilon, DELTA, queries=QUERIES, max_answers=ANSWERS, threshold=0.6 * TEACHERS
+    )
     with tacit.LedgerFile(adult.folder("gnmax") / "ledger.jsonl", tacit.LedgerHeader(dataset="adult")) as ledger:
         answers = mechanism.answer(count_votes(votes, 2), ledger)
     known, targets = public.numpy()[answers.answered], adult.data.test_labels[PUBLIC:]
@@ -112,18 +114,6 @@ def _teacher(inputs: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> np.nd
     if len(np.unique(labels)) < 2:
         return np.full(len(asked), labels[0] if len(labels) else 0)
     return LogisticRegression(C=10.0, max_iter=200).fit(inputs, labels).predict(asked)
-
-
-def _calibrated(epsilon: float) -> ConfidentGNMax:
-    def build(noise: float) -> ConfidentGNMax:
-        return ConfidentGNMax(0.6 * TEACHERS, 2 * noise, noise, ANSWERS)
-
-    low, high = 1.0, 1e4
-    for _ in range(40):
-        middle = (low * high) ** 0.5
-        [found] = tacit.guarantees(tacit.Ledger.planned(build(middle).charges(QUERIES)), DELTA, only=["pld"])
-        low, high = (low, middle) if found.epsilon <= epsilon else (middle, high)
-    return build(high)
 
 
 METHODS = {

@@ -1,5 +1,6 @@
 """Confident-GNMax: what is charged, what leaves, and that the charge is for the most that a record can do."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ from tacit.accountants import BudgetGate, gaussian_epsilon
 from tacit.pate import (
     ConfidentGNMax,
     assign_teachers,
+    calibrate_confident_gnmax,
     count_votes,
     data_dependent_epsilon,
     wrong_winner_probability,
@@ -127,3 +129,20 @@ def test_bad_votes_are_refused_before_the_charge(tmp_path, votes):
         with pytest.raises(tacit.InputError, match="votes"):
             mechanism.answer(votes, ledger)
         assert ledger.ledger.steps == 0
+
+
+@pytest.mark.parametrize("queries", [100, 1000])
+def test_calibrated_noise_is_within_the_budget_and_hardly_less_is_not(queries):
+    mechanism = calibrate_confident_gnmax(1.0, 1e-5, queries=queries, max_answers=300, threshold=150)
+
+    def epsilon(factor):
+        less = dataclasses.replace(
+            mechanism,
+            threshold_noise=factor * mechanism.threshold_noise,
+            vote_noise=factor * mechanism.vote_noise,
+        )
+        [found] = tacit.guarantees(tacit.Ledger.planned(less.charges(queries)), 1e-5, only=["pld"])
+        return found.epsilon
+
+    assert mechanism.threshold_noise == 2 * mechanism.vote_noise
+    assert 0.999 < epsilon(1.0) <= 1.0 < epsilon(0.999)
