@@ -1,10 +1,12 @@
 """The papers' tables and figures: every item has its script, and the quick ones hold."""
 
 import ast
+import importlib
 import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from tacit.commands.app import run
 from tacit.data.files import has_data
@@ -32,6 +34,18 @@ def test_scripts_use_public_parts_only():
         for node in ast.walk(ast.parse(script.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             assert not any(name.startswith("_") for name in names), script
+
+
+def test_adult_columns_are_chosen_for_each_record_on_its_own(monkeypatch):
+    monkeypatch.syspath_prepend(str(PAPERS))
+    rows = importlib.import_module("bayesian_dp.adult_rows")
+    inputs = torch.rand(5, sum(rows.WIDTHS.values()), generator=torch.Generator().manual_seed(1)) + 0.1
+    found = rows.reshaped(inputs)
+    torch.testing.assert_close(found.norm(dim=1), torch.ones(5))
+    torch.testing.assert_close(found[2:3], rows.reshaped(inputs[2:3]))
+    torch.testing.assert_close(found, rows.reshaped(3 * inputs))
+    left = sum(rows.WIDTHS[name] for name in rows.LEFT_OUT) + 2  # the two bins of no gain and no loss
+    assert found.shape == (5, inputs.shape[1] - left)
 
 
 @pytest.mark.parametrize("key", ITEMS)
@@ -139,6 +153,32 @@ def test_all_results_become_one_document_that_says_what_was_not_run(tmp_path, ca
     assert "| C = 1, lambda 8 |  | 1.529 |" in shown
     assert shown.count("Not run in full") == len(ITEMS) - 1
     assert run(["reproduce", "--table", str(tmp_path / "nowhere")]) == 2
+
+
+def test_the_document_names_few_of_many_missing_rows_and_says_each_note_once(tmp_path, capsys):
+    folder = tmp_path / "papers" / "made_up"
+    folder.mkdir(parents=True)
+    noted = "    work.note(f'run {work.only[0]}: few probes')\n    work.note('one core')\n"
+    (folder / "table_1.py").write_text("def reproduce(work):\n    work.measure(work.only[0], 1.0)\n" + noted)
+    rows = {name: {"at_least": 0} for name in ("a", "b", "c", "d", "e", "f")}
+    (folder / "expected.json").write_text(json.dumps({"table-1": {"title": "t", "minutes": 1, "rows": rows}}))
+    place = ["--papers", str(folder.parent)]
+
+    def document(*measured: str) -> str:
+        for row in measured:
+            asked = ["made_up/table-1", *place, "--only", row, "--resume", "--out", str(tmp_path / "out")]
+            assert run(["reproduce", *asked]) == 0
+        capsys.readouterr()
+        assert run(["reproduce", "--table", str(tmp_path / "out"), *place]) == 0
+        return capsys.readouterr().out
+
+    assert "Not measured: 4 rows, the first of them b; c; d." in document("a", "f")
+    shown = document("c")
+    assert "Not measured: b; d; e." in shown
+    assert shown.endswith("\n\n- run a; run f; run c: few probes\n- one core\n")
+    shown = document("b", "d", "e")
+    assert "Not measured" not in shown
+    assert "- 6 rows: few probes\n" in shown
 
 
 def test_the_list_names_every_item(capsys):

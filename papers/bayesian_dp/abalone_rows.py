@@ -3,7 +3,7 @@
 A weight grows with the cube of a length, so cube roots are taken, and what share of the whole each part is tells more
 of age than size does: both of each record on its own, which is free. These forms were chosen among nine on the splits
 of seeds 0 to 9; then a first form was measured on splits 100 to 104 (76.46 %), found short, replaced by this one and
-measured there again. So those five splits are not quite fresh; ``--seed 1`` takes 105 to 109, which nobody has seen.
+measured there again. So the splits that count begin at 110: nobody had seen them when the forms stood.
 """
 
 import statistics
@@ -16,7 +16,7 @@ from torch import Tensor
 from tacit.data import TableData, load_abalone
 from tacit.reproduction import Work
 
-RINGS, TRAIN, FIRST = 10, 3_133, 100
+RINGS, TRAIN, FIRST = 10, 3_133, 110
 WHOLE = -4  # the column of the whole weight, before those of three parts
 
 

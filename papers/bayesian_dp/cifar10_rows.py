@@ -5,21 +5,21 @@ in a package. The features are public knowledge applied to each record alone; on
 a whole. Bayesian numbers rest on half of the test pictures as probes; accuracy is measured on the other half.
 """
 
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from bayesian_dp.accounting import DELTA, measure_privacy
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import tacit
 from tacit.data import load_cifar10
-from tacit.evidence import evidence_path
 from tacit.features import cached_features, mobilenet_v2, pretrained_features, unit_rows
-from tacit.ledger import Ledger
 from tacit.reproduction import Work
 
-EPSILON, DELTA, PAPER_DELTA = 1.0, 1e-5, 1e-10
+EPSILON, REPEATS = 1.0, 5
 SIZE, BATCH, STEPS, CLIP_NORM, RATE, PRIOR = 50_000, 4096, 110, 1.0, 30.0, 10.0
 KEPT = 50  # of the last iterates, whose predictions are averaged, for nothing
 SIDE = 96  # pixels, to which the pictures are enlarged
@@ -38,21 +38,33 @@ class Rows:
 
 
 def cifar10_rows(work: Work) -> None:
-    """Measure every CIFAR-10 row of table 1."""
-    if not work.wants("CIFAR-10"):
+    """Accuracy is the mean over fresh runs; the privacy columns belong to the first of them."""
+    baseline, name = "CIFAR-10: baseline accuracy", f"CIFAR-10, SGD, epsilon {EPSILON:g}"
+    if not work.lacks(baseline, f"{name}: accuracy"):
         return
     train, test = rows(work)
     half = len(test.labels) // 2
     probes, held_out = test.part(slice(half)), test.part(slice(half, None))
-    work.measure("CIFAR-10: baseline accuracy", open_accuracy(train, held_out, 2 if work.quick else 20))
-    folder = work.folder("cifar10")
-    model, run = train_privately(train, probes, 5 if work.quick else STEPS, folder)
-    prediction = tacit.predict(model, run.posterior, held_out.inputs)
-    reliability = tacit.reliability(prediction.mean, held_out.labels)
-    work.measure("CIFAR-10: accuracy, private", 100 * reliability.accuracy)
-    work.measure("CIFAR-10: ECE, private", reliability.ece)
-    account(work, run.ledger, folder)
+    if work.lacks(baseline):
+        work.measure(baseline, open_accuracy(train, held_out, 2 if work.quick else 20))
+    if work.lacks(f"{name}: accuracy"):
+        measure_runs(work, name, train, probes, held_out)
     work.note("CIFAR-10: the features come from a network trained on ImageNet, which is public")
+
+
+def measure_runs(work: Work, name: str, train: Rows, probes: Rows, held_out: Rows) -> None:
+    found: list[tacit.Reliability] = []
+    for _ in range(1 if work.quick else REPEATS):
+        folder = work.folder("cifar10")
+        model, run = train_privately(train, None if found else probes, 5 if work.quick else STEPS, folder)
+        if not found:
+            measure_privacy(work, name, run.ledger, folder)
+        prediction = tacit.predict(model, run.posterior, held_out.inputs)
+        found.append(tacit.reliability(prediction.mean, held_out.labels))
+    accuracies = [100 * one.accuracy for one in found]
+    work.note(f"{name}: {len(found)} runs, accuracy from {min(accuracies):.2f} to {max(accuracies):.2f}")
+    work.measure(f"{name}: ECE", statistics.fmean(one.ece for one in found))
+    work.measure(f"{name}: accuracy", statistics.fmean(accuracies))
 
 
 def rows(work: Work) -> tuple[Rows, Rows]:
@@ -83,7 +95,7 @@ def losses(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return cross_entropy(model(batch[0]), batch[1], reduction="none")
 
 
-def train_privately(train: Rows, probes: Rows, steps: int, folder: Path) -> tuple[nn.Module, tacit.Run]:
+def train_privately(train: Rows, probes: Rows | None, steps: int, folder: Path) -> tuple[nn.Module, tacit.Run]:
     sampling = tacit.PoissonSampling.of(batch_size=BATCH, dataset_size=SIZE)
     found = tacit.calibrate_noise(EPSILON, DELTA, probability=sampling.probability, steps=steps)
     plan = tacit.TrainingPlan(
@@ -93,7 +105,7 @@ def train_privately(train: Rows, probes: Rows, steps: int, folder: Path) -> tupl
     )  # fmt: skip
     model = linear(train)
     method = tacit.SGD(model, losses, RATE, tacit.GaussianPrior(PRIOR), dataset_size=SIZE)
-    evidence = tacit.EvidencePlan(probes=(probes.inputs, probes.labels), probe_every=5)
+    evidence = None if probes is None else tacit.EvidencePlan(probes=(probes.inputs, probes.labels), probe_every=5)
     return model, tacit.train(method, (train.inputs, train.labels), plan, keep_last=min(KEPT, steps), evidence=evidence)
 
 
@@ -118,17 +130,3 @@ def linear(train: Rows) -> nn.Linear:
     model = nn.Linear(train.inputs.shape[1], 10, bias=False)
     nn.init.zeros_(model.weight)
     return model
-
-
-def account(work: Work, ledger: Ledger, folder: Path) -> None:
-    """The worst case, typical people by sound means and by the paper's, and what nine in ten people can be told."""
-    evidence = tacit.load_evidence(evidence_path(folder, "probes"))
-    [worst] = tacit.guarantees(ledger, DELTA, only=["pld"])
-    work.measure("CIFAR-10: DP epsilon", worst.epsilon)
-    sound = tacit.BayesianAccountant("mixture").guarantee(ledger, delta=DELTA, evidence=evidence)
-    work.measure("CIFAR-10: Bayesian epsilon, sound", sound.epsilon)
-    paper = tacit.BayesianAccountant("holder", "student_t", conversion="classic")
-    estimate = paper.guarantee(ledger, delta=PAPER_DELTA, evidence=evidence)
-    work.measure("CIFAR-10: Bayesian epsilon, paper's estimator", estimate.epsilon)
-    most = tacit.IndividualAccountant(0.9).guarantee(ledger, delta=DELTA, evidence=evidence)
-    work.measure("CIFAR-10: epsilon of 90 % of people", most.epsilon)

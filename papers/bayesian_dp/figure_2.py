@@ -5,15 +5,18 @@ The paper sees no difference, at p-values above .05. Under the hypothesis of no 
 without privacy, shows that the tests can find one. That none is found is no guarantee.
 """
 
+import textwrap
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import torch
+from bayesian_dp.adult_rows import load_table
 from bayesian_dp.mnist_rows import train_digits
 from dp_bnn.mnist import STEPS, build_network, losses
-from logistic import Table
 from logistic import losses as income_losses
 
 import tacit
-from tacit.data import load_adult, load_mnist
+from tacit.data import load_mnist
 from tacit.evaluation import LeakageCheck, draw_leakage
 from tacit.gradients import gradient_distances
 from tacit.losses import ModelLosses
@@ -34,7 +37,7 @@ def reproduce(work: Work) -> None:
         work.measure(f"{name}: a difference is found", float(check.differs()))
         work.measure(f"{name}: mean distance of members over held-out", check.members.mean() / check.held_out.mean())
         draw_leakage(panel, check)
-        panel.set(title=f"{name}\n{check.sentence()}")
+        panel.set(title="\n".join([name, *textwrap.wrap(check.sentence(), 60)]))
         panel.title.set_fontsize(8)
     work.picture(figure)
     plt.close(figure)
@@ -52,8 +55,8 @@ def digits(work: Work) -> LeakageCheck:
 
 
 def incomes(work: Work) -> LeakageCheck:
-    """Adult by DP-SGLD at epsilon 0.5; the last draw."""
-    table = Table("adult", load_adult(), work.folder, 10 if work.quick else None)
+    """The private model of table 1 at epsilon 0.5; the last draw."""
+    table = replace(load_table(work), steps=10 if work.quick else None)
     settings, model = table.settings(EPSILON), table.model()
     *_, params = table.train(table.sgld(settings, model), settings, "adult").posterior
     data = table.data

@@ -14,7 +14,7 @@ import tacit
 from tacit.reproduction import Work
 from tacit.tables import Recipe
 
-REPEATS = 5
+REPEATS = 10
 
 
 def measure_table(work: Work, tables: list[Table], epsilon: float, method: str, clip_norm: float | None = None) -> None:
@@ -26,9 +26,11 @@ def measure_table(work: Work, tables: list[Table], epsilon: float, method: str, 
     settings = tables[0].settings(epsilon, "sgld" if method == "SGLD" else "vi")
     if clip_norm is not None:
         settings = _with_clip(settings, clip_norm)
-    work.note(f"{name}: clip {settings.clip_norm:g}, rate {settings.learning_rate:.3g}, {settings.steps} steps")
     chosen = list(enumerate(tables[: 1 if work.quick else None]))
     found = [_run(work, table, settings, method, name, first=number == 0) for number, table in chosen]
+    used = f"clip {settings.clip_norm:g}, rate {settings.learning_rate:.3g}, {settings.steps} steps"
+    spread = f"{len(found)} runs, standard deviation {statistics.stdev(found):.2f}" if len(found) > 1 else "one run"
+    work.note(f"{name}: {used}; {spread}")
     work.measure(f"{name}: accuracy", statistics.fmean(found))
 
 

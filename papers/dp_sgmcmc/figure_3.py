@@ -39,5 +39,5 @@ def reproduce(work: Work) -> None:
     work.picture(figure)
     plt.close(figure)
     work.note(
-        f"{repeats} repeats; one posterior sample can be drawn exactly for few columns only, so OPS and hybrid use six"
+        f"{repeats} repeats; a posterior sample can be drawn exactly for few columns only, so OPS and hybrid use three"
     )

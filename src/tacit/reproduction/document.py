@@ -7,8 +7,10 @@ from typing import Any
 
 from tacit.errors import InputError
 from tacit.reproduction.expectation import Expectation, Item, Verdict
+from tacit.reproduction.work import EARLIER
 
 _HEAD = "| row | paper | ours | difference | we expect | verdict |\n|---|---|---|---|---|---|"
+_FEW = 3  # missing rows that are named
 
 
 def document(items: Mapping[str, Item], folder: Path) -> str:
@@ -46,9 +48,9 @@ def _item(item: Item, results: list[dict[str, Any]]) -> Iterator[str]:
     missing = [name for name in item.rows if name not in values]
     yield "\n".join([_HEAD, *rows])
     if missing:
-        yield f"Not measured: {', '.join(missing)}."
+        yield f"Not measured: {_shortened(missing)}."
     reasons = _reasons(item, values)
-    notes = [f"- {note}" for note in dict.fromkeys(note for one in results for note in one["notes"])]
+    notes = [f"- {note}" for note in _notes(results)]
     if reasons or notes:
         yield "\n".join([*reasons, *notes])
 
@@ -60,7 +62,27 @@ def _reasons(item: Item, values: Mapping[str, float]) -> list[str]:
         expected = item.rows.get(name, Expectation())
         if expected.why and expected.judge(value) is not Verdict.REPRODUCED:
             rows.setdefault(expected.why, []).append(name)
-    return [f"- {'; '.join(names) if len(names) < 4 else f'{len(names)} rows'}: {why}" for why, names in rows.items()]
+    return [f"- {_together(names)}: {why}" for why, names in rows.items()]
+
+
+def _shortened(names: list[str]) -> str:
+    """All of a few names, else how many there are and the first of them."""
+    if len(names) <= _FEW:
+        return "; ".join(names)
+    return f"{len(names)} rows, the first of them {'; '.join(names[:_FEW])}"
+
+
+def _notes(results: list[dict[str, Any]]) -> list[str]:
+    """Each note once, also where several runs have the same; those on the files of a try say nothing here."""
+    runs: dict[str, dict[str, None]] = {}
+    for note in (note for one in results for note in one["notes"] if EARLIER not in note):
+        name, _, text = note.rpartition(": ")
+        runs.setdefault(text, {})[name] = None
+    return [f"{_together([*names])}: {text}" if any(names) else text for text, names in runs.items()]
+
+
+def _together(names: list[str]) -> str:
+    return "; ".join(names) if len(names) <= _FEW else f"{len(names)} rows"
 
 
 def _row(name: str, value: float, expected: Expectation) -> str:

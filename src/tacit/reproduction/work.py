@@ -12,7 +12,7 @@ from typing import Any
 
 from tacit.reproduction.expectation import Expectation, Item, Verdict
 
-_EARLIER = "are of an earlier try"
+EARLIER = "are of an earlier try"  # ends the note on rows that were kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class Work:
         earlier = json.loads(path.read_text())
         if (earlier["item"], earlier["seed"], earlier["quick"]) == (self.item.key, self.seed, self.quick):
             self._values = {result["row"]: result["ours"] for result in earlier["results"]}
-            self.notes = [sentence for sentence in earlier["notes"] if not sentence.endswith(_EARLIER)]
-            self.note(f"{len(self._values)} rows, the last of {earlier['environment']['date']}, {_EARLIER}")
+            self.notes = [sentence for sentence in earlier["notes"] if not sentence.endswith(EARLIER)]
+            self.note(f"{len(self._values)} rows, the last of {earlier['environment']['date']}, {EARLIER}")
 
     def lacks(self, *rows: str) -> bool:
         """Whether any of these rows was asked for and is not there yet from an earlier try."""

@@ -105,9 +105,10 @@ class BayesianAccountant:
         horizon = max(ledger.planned_steps, ledger.steps)
         each = gamma / (len(self.moments) * horizon)
         bound, total = ESTIMATORS[self.estimator], np.zeros(len(self.moments))
+        grid = np.linspace(0, 1, _GRID)
+        curves = {(q, z): privacy_costs(q, grid / z, self.moments) for q, z in _covered(evidence)}
         for item, shares in evidence.between():
-            grid = np.linspace(0, 1, _GRID)
-            costs = privacy_costs(item.probability, grid / item.noise_multiplier, self.moments)
+            costs = curves[item.probability, item.noise_multiplier]
             for k in range(len(self.moments)):
                 # A is convex in r^2, so the chord is above it
                 values = np.interp(np.square(shares.astype(float)), grid**2, costs[:, k])
@@ -118,8 +119,8 @@ class BayesianAccountant:
         whole = exposure_of(ledger, evidence, self.name)
         every = whole.costs(self.moments)[1]
         covered = np.zeros(len(self.moments))
-        for item in evidence.stretches:
-            covered += item.steps * privacy_costs(item.probability, 1 / item.noise_multiplier, self.moments)[0]
+        for (q, z), steps in _covered(evidence).items():
+            covered += steps * privacy_costs(q, 1 / z, self.moments)[0]
         return np.maximum(every - covered, 0.0)
 
     def _epsilon(self, costs: Floats, delta: float) -> float:
@@ -151,6 +152,15 @@ class BayesianAccountant:
             notion="bayesian_dp",
             percentile=self.percentile,
         )
+
+
+def _covered(evidence: Evidence) -> dict[tuple[float, float], int]:
+    """Steps by sampling probability and noise multiplier: few kinds, of many stretches."""
+    steps: dict[tuple[float, float], int] = {}
+    for item in evidence.stretches:
+        kind = (item.probability, item.noise_multiplier)
+        steps[kind] = steps.get(kind, 0) + item.steps
+    return steps
 
 
 def chernoff_epsilons(

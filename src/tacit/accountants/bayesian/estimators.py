@@ -16,8 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import logsumexp
-from scipy.stats import t
+from scipy.special import logsumexp, stdtrit
 
 from tacit.accountants.bayesian.percentiles import flat_prior_upper
 from tacit.errors import InputError
@@ -72,7 +71,8 @@ def student_t(values: ArrayLike, log_bound: float, gamma: float) -> float:
         return log_bound
     top = float(v.max())
     scaled = np.exp(v - top)
-    spread = float(t.isf(gamma, len(v) - 1)) * float(scaled.std()) / math.sqrt(len(v) - 1)
+    quantile = -float(stdtrit(len(v) - 1, gamma))  # t_(m-1)(1 - gamma), which is symmetric
+    spread = quantile * float(scaled.std()) / math.sqrt(len(v) - 1)
     return min(log_bound, top + math.log(float(scaled.mean()) + spread))
 
 
