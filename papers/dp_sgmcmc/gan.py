@@ -12,6 +12,9 @@ matches the released mean of features: it sees releases only, so that it and its
 SGHMC and DP-SGD get releases at the same epsilon and differ in what they make of them: SGHMC keeps a velocity, has the
 step at which the privacy noise is that of the posterior, and averages the predictions of its last iterates.
 
+What the private pictures add shows beside "the game on the 100 pictures alone", in which the public ones stand in for
+them: nothing is private there, and nothing is charged.
+
 Reduced so that all runs take minutes on one core: 14 x 14 pixels, small networks, few steps. Clip norms, rates and
 steps were chosen, for each method apart, in runs where 5,000 training pictures stood in for the test set; that choice
 is not charged.
