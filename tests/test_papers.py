@@ -175,6 +175,7 @@ def test_the_document_names_few_of_many_missing_rows_and_says_each_note_once(tmp
     assert "Not measured: 4 rows, the first of them b; c; d." in document("a", "f")
     shown = document("c")
     assert "Not measured: b; d; e." in shown
+    assert [line[2] for line in shown.splitlines() if line.startswith("| ") and line[3] == " "] == ["a", "c", "f"]
     assert shown.endswith("\n\n- run a; run f; run c: few probes\n- one core\n")
     shown = document("b", "d", "e")
     assert "Not measured" not in shown
