@@ -119,8 +119,8 @@ def networks(work: Work, data: ImageData) -> None:
         work.measure("MNIST: DP-SGLD of the paper: epsilon", found.epsilon)
         work.measure("MNIST: DP-SGLD of the paper: accuracy", found.accuracy)
     if work.wants("MNIST: non-private"):
-        work.measure("MNIST: non-private", small_cnn.non_private(data, 1 if work.quick else 6))
-    for name, epsilon, batch, steps in (("0.5", 0.5, 1024, 300), ("8", 8.0, 512, 600)):
+        work.measure("MNIST: non-private", small_cnn.non_private(data, 1 if work.quick else 15))
+    for name, epsilon, batch, steps in (("0.5", 0.5, 1024, 300), ("8", 8.0, 256, 3516)):
         row = f"MNIST: DP-SGD at {name}"
         if work.wants(row):
             found = small_cnn.dp_sgd(data, epsilon, batch, 10 if work.quick else steps, work.folder(f"dp-sgd-{name}"))
