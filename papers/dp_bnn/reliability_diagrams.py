@@ -19,5 +19,6 @@ def draw_diagrams(work: Work, rows: list[list[Setting]]) -> None:
         work.measure(names[0], told.ece)
         work.measure(names[1], float(found.mean.max(1).values.double().mean()) - told.accuracy)
         draw_reliability(panel, told, f"{setting.name}, ECE {told.ece:.3f}")
+    figure.tight_layout()
     work.picture(figure)
     plt.close(figure)
