@@ -91,21 +91,21 @@ def scale(images: Tensor) -> Tensor:
 def build_method(setting: Setting) -> tuple[Any, tacit.GaussianNoise | None]:
     """The method of a line, and the noise of its plan: none where the sampler's temperature decides."""
     prior = tacit.GaussianPrior(0.1) if setting.prior else tacit.FlatPrior()
-    noise, calm = tacit.GaussianNoise(multiplier=NOISE), 1.0 if setting.private else 0.2  # unclipped, it diverged
-    network = build_network(setting.network)
+    noise, network = tacit.GaussianNoise(multiplier=NOISE), build_network(setting.network)
+    calm = 1.0 if setting.private else 0.2  # unclipped, SGD and SGLD diverged,
+    rate = 0.25 * (calm if setting.network == "cnn" else 1.0)  # and on the CNN the others too
     match setting.method:
         case "SGD":
             return tacit.SGD(network, losses, calm * 0.25, prior, SIZE), noise
         case "SGLD":  # at temperature 1/2, as the paper; its noise multiplier is 1.272
             return tacit.SGLD(network, losses, prior, calm * 5e-6, SIZE, temperature=0.5), None
         case "BBP":
-            rate = 0.25 * (calm if setting.network == "cnn" else 1.0)  # of its twins, only the CNN's diverged
             return tacit.bayes_by_backprop(
                 network, losses, dataset_size=SIZE, learning_rate=rate, prior=prior, average=0.99
             ), noise
         case _:  # the paper drops half; a layer of 32 units bears only a twentieth. Its rate, 2e-4, is not that of SGD
             network = build_network(setting.network, 0.05 if setting.network == "cnn" else 0.5)
-            return tacit.MCDropout(network, losses, tacit.PlainDescent(0.25), prior, SIZE, average=0.99), noise
+            return tacit.MCDropout(network, losses, tacit.PlainDescent(rate), prior, SIZE, average=0.99), noise
 
 
 def train_privately(
