@@ -62,6 +62,8 @@ def reproduce(work: Work) -> None:
             for row, (name, ys) in enumerate((("test accuracy, %", found), ("epsilon (PLD, delta 1e-5)", costs))):
                 axes[row, column].plot(values, ys, "o-", label=method)
                 axes[row, column].set(xlabel=axis, ylabel=name, xscale="log")
+                axes[row, column].set_xticks(values, [f"{value:g}" for value in values])
+                axes[row, column].minorticks_off()
     axes[0, 0].legend(frameon=False)
     figure.tight_layout()
     work.picture(figure)
