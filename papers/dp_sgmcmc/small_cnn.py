@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from dp_bnn.mnist import CLIP_NORM, DELTA, SIZE, build_network, losses, scale
 
 import tacit
 from tacit.data import ImageData
 from tacit.ledger import Ledger
 
-SIZE, DELTA = 60_000, 1e-5
-CLIP_NORM, RATE = 1.5, 0.25  # paper N's, for DP-SGD
+RATE = 0.25  # of DP-SGD: paper N's, as the clip norm
 
 
 @dataclass(frozen=True)
@@ -24,26 +22,9 @@ class Outcome:
     epsilon: float
 
 
-def build() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 8, stride=2, padding=3), nn.ReLU(), nn.MaxPool2d(2, 1),
-        nn.Conv2d(16, 32, 4, stride=2), nn.ReLU(), nn.MaxPool2d(2, 1),
-        nn.Flatten(), nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 10),
-    )  # fmt: skip
-
-
-def scale(images: Tensor) -> Tensor:
-    """Public constants of MNIST."""
-    return (images.float() / 255 - 0.1307) / 0.3081
-
-
-def losses(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    return cross_entropy(model(scale(batch[0])), batch[1].long(), reduction="none")
-
-
 def non_private(data: ImageData, epochs: int) -> float:
     """Momentum and a rate that falls to 0."""
-    model = build()
+    model = build_network("cnn")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)  # at .1 some runs diverge
     batches = -(-len(data.train_images) // 128)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, total_iters=epochs * batches)
@@ -64,7 +45,7 @@ def dp_sgd(data: ImageData, epsilon: float, batch: int, steps: int, folder: Path
     noise = tacit.GaussianNoise(found.noise_multiplier)
     plan = _plan(sampling, CLIP_NORM, noise, steps, folder)
     rate = RATE * (batch / 256) ** 0.5  # larger samples have less noise
-    return _run(tacit.SGD(build(), losses, rate), data, plan, 1)
+    return _run(tacit.SGD(build_network("cnn"), losses, rate), data, plan, 1)
 
 
 def dp_sgld(data: ImageData, steps: int, folder: Path) -> Outcome:
@@ -74,7 +55,12 @@ def dp_sgld(data: ImageData, steps: int, folder: Path) -> Outcome:
     """
     plan = _plan(tacit.PoissonSampling.of(batch_size=128, dataset_size=SIZE), 0.3, None, steps, folder)
     method = tacit.SGLD(
-        build(), losses, prior=tacit.GaussianPrior(1.0), step_size=0.3 / SIZE, dataset_size=SIZE, temperature=0.5
+        build_network("cnn"),
+        losses,
+        prior=tacit.GaussianPrior(1.0),
+        step_size=0.3 / SIZE,
+        dataset_size=SIZE,
+        temperature=0.5,
     )
     return _run(method, data, plan, min(50, steps))
 
