@@ -62,8 +62,11 @@ class Outcome:
     epsilon: float
 
 
-def scattered(images: Tensor, *, upright: bool = False) -> Tensor:
-    """Unit rows [n, 81, positions] of byte pictures; the mean over colours is taken first, writing is set upright."""
+def scattered(images: Tensor, *, upright: bool = False, window: tuple[float, float] | None = None) -> Tensor:
+    """Unit rows [n, 81, positions] of byte pictures; the mean over colours is taken first, writing is set upright.
+
+    ``window`` lets what is in the middle count more: the spread of a Gaussian over rows and columns of positions.
+    """
     scattering = Scattering(*images.shape[2:])
 
     def compute(pictures: Tensor) -> Tensor:
@@ -72,7 +75,16 @@ def scattered(images: Tensor, *, upright: bool = False) -> Tensor:
         return torch.cat([normalise_groups(scattering(part), GROUPS) for part in parts])
 
     how = f"grey {'upright ' if upright else ''}{scattering}, {GROUPS} groups, 1"
-    return unit_rows(cached_features(images, how, compute)).flatten(2)
+    found = cached_features(images, how, compute)
+    if window is not None:
+        rows, columns = (bump(side, spread) for side, spread in zip(found.shape[2:], window, strict=True))
+        found *= rows[:, None] * columns
+    return unit_rows(found).flatten(2)
+
+
+def bump(side: int, spread: float) -> Tensor:
+    away = torch.arange(side) - (side - 1) / 2
+    return torch.exp(-away.square() / (2 * spread**2))
 
 
 def losses(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
