@@ -179,7 +179,8 @@ def _kept(work: Work, setting: Setting, facts: dict[str, Any]) -> Fit | None:
     for path in sorted(work.out.parent.glob(f"*/{setting.folder}*/fit.json")):
         told = json.loads(path.read_text())
         if all(told[name] == value for name, value in facts.items()):
-            work.note(f"{setting.name}: the fit is that of {path.parent.parent.name}")
+            if path.parent.parent != work.out:
+                work.note(f"{setting.name}: the fit is that of {path.parent.parent.name}")
             return Fit(**load_file(path.with_suffix(".safetensors")), epsilon=told["epsilon"], seconds=told["seconds"])
     return None
 
