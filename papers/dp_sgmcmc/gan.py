@@ -148,8 +148,8 @@ def reproduce(work: Work) -> None:
     for run in range(1 if work.quick else RUNS):
         torch.manual_seed(work.seed + run)
         one_run(work, data, found, shown)
-        for row, values in found.items():
-            work.measure(row, max(values) if row.endswith("epsilon") else mean(values))
+    for row, values in found.items():
+        work.measure(row, max(values) if row.endswith("epsilon") else mean(values))
     gap = mean(found["SGHMC: accuracy"]) - mean(found["DP-SGD: accuracy"])
     work.measure("SGHMC above DP-SGD", gap)
     for row in ("SGHMC: accuracy", "DP-SGD: accuracy"):

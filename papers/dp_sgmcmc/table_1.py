@@ -5,12 +5,13 @@ Of SVHN there are only 10,000 of 600,000 training pictures here, and 4,000 test 
 """
 
 from dataclasses import replace
+from pathlib import Path
 from statistics import mean
 
 import pate_rows
 import small_cnn
 import torch
-from scattered import Outcome, Recipe, Task, scattered, train_openly, train_privately
+from scattered import Recipe, Task, scattered, train_openly, train_privately
 
 from tacit.data import ImageData, load_mnist, load_svhn
 from tacit.reproduction import Work
@@ -56,7 +57,8 @@ def reproduce(work: Work) -> None:
 
 
 def on_mnist(work: Work, data: ImageData) -> None:
-    if not work.wants("MNIST: ours at 0.99", "MNIST: ours at 0.22", "MNIST: Confident-GNMax at 1.97"):
+    rows = ("MNIST: ours at 0.99", "MNIST: ours at 0.22", "MNIST: Confident-GNMax at 1.97")
+    if not work.lacks(*(f"{row}: accuracy" for row in rows)):
         return
     train, test = (scattered(images, upright=True) for images in (data.train_images, data.test_images))
     task = Task(train, data.train_labels, test, data.test_labels)
@@ -68,45 +70,42 @@ def on_mnist(work: Work, data: ImageData) -> None:
 
 def on_svhn(work: Work) -> None:
     gnmax = {f"SVHN: Confident-GNMax at {name}": setting for name, setting in GNMAX_ON_SVHN.items()}
-    if not work.wants("SVHN: ours at 3", "SVHN: non-private, linear on the same features", *gnmax):
+    baseline = "SVHN: non-private, linear on the same features"
+    if not work.lacks(baseline, *(f"{row}: accuracy" for row in ("SVHN: ours at 3", *gnmax))):
         return
     data = load_svhn()
     few = 600 if work.quick else len(data.train_images)
     train, test = (scattered(images, window=MIDDLE) for images in (data.train_images[:few], data.test_images))
     task = Task(train, data.train_labels[:few], test, data.test_labels)
-    if work.wants("SVHN: non-private, linear on the same features"):
-        work.measure("SVHN: non-private, linear on the same features", train_openly(task, 2 if work.quick else 15))
+    if work.lacks(baseline):
+        work.measure(baseline, train_openly(task, 2 if work.quick else 15))
     report(work, "SVHN: ours at 3", SVHN, task)
     for row, setting in gnmax.items():
         report_gnmax(work, row, setting, task)
 
 
 def report(work: Work, row: str, recipe: Recipe, task: Task) -> None:
-    if not work.wants(row):
+    if not work.lacks(f"{row}: accuracy"):
         return
-    runs: list[Outcome] = []
-    for _ in range(1 if work.quick else RUNS):
-        runs.append(train_privately(recipe, task, work.folder(row.replace(": ", "-").replace(" ", "-"))))
-        work.measure(f"{row}: epsilon", max(run.epsilon for run in runs))
-        work.measure(f"{row}: accuracy", mean(run.accuracy for run in runs))
-        work.measure(f"{row}: lowest accuracy of the runs", min(run.accuracy for run in runs))
-        work.measure(f"{row}: ECE", mean(run.ece for run in runs))
+    runs = [train_privately(recipe, task, folder_of(work, row)) for _ in range(1 if work.quick else RUNS)]
+    work.measure(f"{row}: epsilon", max(run.epsilon for run in runs))
+    work.measure(f"{row}: accuracy", mean(run.accuracy for run in runs))
+    work.measure(f"{row}: lowest accuracy of the runs", min(run.accuracy for run in runs))
+    work.measure(f"{row}: ECE", mean(run.ece for run in runs))
     work.note(f"{row}: accuracy of each run {', '.join(f'{run.accuracy:.2f}' for run in runs)}")
 
 
 def report_gnmax(work: Work, row: str, setting: pate_rows.Setting, task: Task) -> None:
-    if not work.wants(row):
+    if not work.lacks(f"{row}: accuracy"):
         return
     if work.quick:
         setting = replace(setting, teachers=20, public=len(task.test_rows) // 2, neighbours=min(3, setting.neighbours))
-    runs: list[pate_rows.Outcome] = []
-    for _ in range(1 if work.quick else RUNS):
-        runs.append(pate_rows.confident_gnmax(setting, task, work.folder(row.replace(": ", "-").replace(" ", "-"))))
-        work.measure(f"{row}: epsilon", max(run.epsilon for run in runs))
-        work.measure(f"{row}: accuracy", mean(run.accuracy for run in runs))
-        work.measure(f"{row}: answered of {setting.queries}", mean(run.answered for run in runs))
-        work.measure(f"{row}: right answers, %", mean(run.right for run in runs))
-        work.measure(f"{row}: accuracy of one teacher", mean(run.teacher for run in runs))
+    runs = [pate_rows.confident_gnmax(setting, task, folder_of(work, row)) for _ in range(1 if work.quick else RUNS)]
+    work.measure(f"{row}: epsilon", max(run.epsilon for run in runs))
+    work.measure(f"{row}: accuracy", mean(run.accuracy for run in runs))
+    work.measure(f"{row}: answered of {setting.queries}", mean(run.answered for run in runs))
+    work.measure(f"{row}: right answers, %", mean(run.right for run in runs))
+    work.measure(f"{row}: accuracy of one teacher", mean(run.teacher for run in runs))
     work.note(f"{row}: accuracy of each run {', '.join(f'{run.accuracy:.2f}' for run in runs)}")
     work.note(
         f"{row}: {setting.teachers} teachers; tested on the {len(task.test_rows) - setting.public} test pictures that "
@@ -115,14 +114,23 @@ def report_gnmax(work: Work, row: str, setting: pate_rows.Setting, task: Task) -
 
 
 def networks(work: Work, data: ImageData) -> None:
-    if work.wants("MNIST: DP-SGLD of the paper"):
-        found = small_cnn.dp_sgld(data, 20 if work.quick else -(-20 * 60_000 // 128), work.folder("dp-sgld"))
-        work.measure("MNIST: DP-SGLD of the paper: epsilon", found.epsilon)
-        work.measure("MNIST: DP-SGLD of the paper: accuracy", found.accuracy)
-    if work.wants("MNIST: non-private"):
+    """One run each."""
+    if work.lacks("MNIST: non-private"):
         work.measure("MNIST: non-private", small_cnn.non_private(data, 1 if work.quick else 15))
+    if work.lacks("MNIST: DP-SGLD of the paper: accuracy"):
+        steps = 20 if work.quick else -(-20 * 60_000 // 128)
+        tell(work, "MNIST: DP-SGLD of the paper", small_cnn.dp_sgld(data, steps, work.folder("dp-sgld")))
     for name, epsilon, batch, steps in (("0.5", 0.5, 1024, 300), ("8", 8.0, 256, 3516)):
         row = f"MNIST: DP-SGD at {name}"
-        if work.wants(row):
-            found = small_cnn.dp_sgd(data, epsilon, batch, 10 if work.quick else steps, work.folder(f"dp-sgd-{name}"))
-            work.measure(f"{row}: accuracy", found.accuracy)
+        if work.lacks(f"{row}: accuracy"):
+            folder = work.folder(f"dp-sgd-{name}")
+            tell(work, row, small_cnn.dp_sgd(data, epsilon, batch, 10 if work.quick else steps, folder))
+
+
+def tell(work: Work, row: str, found: small_cnn.Outcome) -> None:
+    work.measure(f"{row}: epsilon", found.epsilon)
+    work.measure(f"{row}: accuracy", found.accuracy)
+
+
+def folder_of(work: Work, row: str) -> Path:
+    return work.folder(row.replace(": ", "-").replace(" ", "-"))
