@@ -85,9 +85,10 @@ def _check_data(item: Item) -> None:
 
 
 def _list(items: dict[str, Item]) -> None:
-    table = Table(Column("item", no_wrap=True), "what it is", "minutes", "needs", "rows")
+    table = Table(Column("item", no_wrap=True), Column("minutes", justify="right"), "what it is", box=None)
     for item in items.values():
-        table.add_row(item.key, item.title, f"{item.minutes:g}", ", ".join(item.needs), str(len(item.rows)))
+        needs = f" [dim](needs {', '.join(item.needs)})[/dim]" if item.needs else ""
+        table.add_row(item.key, f"{item.minutes:g}", f"{item.title}{needs}")
     console.print(table)
 
 
