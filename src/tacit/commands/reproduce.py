@@ -8,7 +8,7 @@ from rich.table import Column, Table
 
 from tacit.commands.output import console, print_json
 from tacit.errors import InputError
-from tacit.reproduction import Item, Result, Verdict, Work, document, find_papers, read_items
+from tacit.reproduction import Item, Verdict, Work, document, find_papers, read_items, reasons
 
 
 def reproduce(
@@ -97,19 +97,10 @@ def _print(work: Work) -> None:
     for column in ("row", "paper", "ours", "difference", "we expect", "verdict"):
         table.add_column(column, justify="right" if column in ("paper", "ours", "difference") else "left")
     for result in work.results:
-        table.add_row(*_cells(result), style="red" if result.verdict is Verdict.NOT_AS_EXPECTED else None)
+        table.add_row(*result.cells, style="red" if result.verdict is Verdict.NOT_AS_EXPECTED else None)
     console.print(table)
-    for why in dict.fromkeys(result.expectation.why for result in work.results if result.expectation.why):
-        rows = [result.row for result in work.results if result.expectation.why == why]
-        console.print(f"  - {'; '.join(rows) if len(rows) < 4 else f'{len(rows)} rows'}: {why}", highlight=False)
-    for sentence in work.notes:
+    for sentence in [*reasons(work.results), *work.notes]:
         console.print(f"  - {sentence}", highlight=False)
     if work.missing:
         console.print(f"not measured: {', '.join(work.missing)}", style="red")
     console.print(f"kept in {work.out}")
-
-
-def _cells(result: Result) -> tuple[str, ...]:
-    paper = result.expectation.paper
-    shown, difference = ("", "") if paper is None else (f"{paper:.4g}", f"{result.value - paper:+.4g}")
-    return result.row, shown, f"{result.value:.4g}", difference, result.expectation.goal, str(result.verdict)

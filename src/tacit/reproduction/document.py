@@ -1,13 +1,13 @@
 """All that was reproduced, as one Markdown table per item, from the results that scripts left behind."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError
 from tacit.reproduction.expectation import Expectation, Item, Verdict
-from tacit.reproduction.work import EARLIER
+from tacit.reproduction.work import EARLIER, Result
 
 _HEAD = "| row | paper | ours | difference | we expect | verdict |\n|---|---|---|---|---|---|"
 _FEW = 3  # missing rows that are named
@@ -45,25 +45,27 @@ def _item(item: Item, results: list[dict[str, Any]]) -> Iterator[str]:
     dates = sorted({one["environment"]["date"] for one in results})
     seeds = sorted({one["seed"] for one in results})
     yield f"Measured {', '.join(dates)}, seed {', '.join(map(str, seeds))}."
-    rows = [_row(name, value, item.rows.get(name, Expectation())) for name, value in values.items()]
+    rows = [_judged(name, value, item.rows.get(name, Expectation())) for name, value in values.items()]
     missing = [name for name in item.rows if name not in values]
-    yield "\n".join([_HEAD, *rows])
+    yield "\n".join([_HEAD, *(f"| {' | '.join(row.cells)} |" for row in rows)])
     if missing:
         yield f"Not measured: {_shortened(missing)}."
-    reasons = _reasons(item, values)
-    notes = [f"- {note}" for note in _notes(results)]
-    if reasons or notes:
-        yield "\n".join([*reasons, *notes])
+    told = [*reasons(rows), *_notes(results)]
+    if told:
+        yield "\n".join(f"- {sentence}" for sentence in told)
 
 
-def _reasons(item: Item, values: Mapping[str, float]) -> list[str]:
+def reasons(results: Iterable[Result]) -> list[str]:
     """Why rows are not the paper's, each reason once."""
     rows: dict[str, list[str]] = {}
-    for name, value in values.items():
-        expected = item.rows.get(name, Expectation())
-        if expected.why and expected.judge(value) is not Verdict.REPRODUCED:
-            rows.setdefault(expected.why, []).append(name)
-    return [f"- {_together(names)}: {why}" for why, names in rows.items()]
+    for result in results:
+        if result.expectation.why and result.verdict is not Verdict.REPRODUCED:
+            rows.setdefault(result.expectation.why, []).append(result.row)
+    return [f"{_together(names)}: {why}" for why, names in rows.items()]
+
+
+def _judged(name: str, value: float, expected: Expectation) -> Result:
+    return Result(name, value, expected, expected.judge(value))
 
 
 def _shortened(names: list[str]) -> str:
@@ -84,10 +86,3 @@ def _notes(results: list[dict[str, Any]]) -> list[str]:
 
 def _together(names: list[str]) -> str:
     return "; ".join(names) if len(names) <= _FEW else f"{len(names)} rows"
-
-
-def _row(name: str, value: float, expected: Expectation) -> str:
-    paper, difference = (
-        ("", "") if expected.paper is None else (f"{expected.paper:g}", f"{value - expected.paper:+.4g}")
-    )
-    return f"| {name} | {paper} | {value:.4g} | {difference} | {expected.goal} | {expected.judge(value)} |"

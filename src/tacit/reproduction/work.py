@@ -24,6 +24,13 @@ class Result:
     expectation: Expectation
     verdict: Verdict
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Row, paper, ours, difference, what we expect, verdict: as a person reads them."""
+        paper = self.expectation.paper
+        shown, difference = ("", "") if paper is None else (f"{paper:g}", f"{self.value - paper:+.4g}")
+        return self.row, shown, f"{self.value:.4g}", difference, self.expectation.goal, str(self.verdict)
+
     def to_json(self) -> dict[str, Any]:
         paper = self.expectation.paper
         return {
