@@ -1,12 +1,27 @@
 """A batch is a tensor, or a tuple, list or mapping of batches; its first dimension counts records."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from tacit.errors import InputError
 from tacit.losses import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class RecordGroup:
+    """Records of one shape, stacked, and their places among the records of the sample.
+
+    Records of different shapes (sentences of different lengths) are computed in groups of one shape: to pad them to a
+    common one would let the longest record change what happens to the others.
+    """
+
+    batch: "Batch"
+    places: npt.NDArray[np.int64]
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:

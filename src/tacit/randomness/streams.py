@@ -18,6 +18,7 @@ from tacit.errors import InputError
 from tacit.randomness.discrete_gaussian import discrete_gaussians
 from tacit.randomness.inverse_normal import to_normals
 from tacit.randomness.noisy_sums import add_noise_by_kernel, add_noise_by_parts
+from tacit.randomness.records import RecordChance, seeds_of
 
 Purpose = Literal["sampling", "noise", "layers"]
 _PURPOSES: dict[Purpose, int] = {"sampling": 1, "noise": 2, "layers": 3}
@@ -94,6 +95,17 @@ class Randomness:
         if not add_noise_by_kernel(self._key, counter, sums, stddevs, denominator, outs):
             parts = _normal_parts(self._stream(counter), sum(value.numel() for value in sums))
             add_noise_by_parts(parts, sums, stddevs, denominator, outs)
+
+    def record_chance(self, numbers: npt.NDArray[np.int64]) -> RecordChance:
+        """The chance of the records with these numbers at the next step: a number's words do not depend on the others.
+
+        Example:
+            >>> one = Randomness.seeded(1).record_chance(np.array([3, 5]))
+            >>> other = Randomness.seeded(1).record_chance(np.array([5]))
+            >>> bool(one.seeds[1] == other.seeds[0])
+            True
+        """
+        return seeds_of(self._key, self._next_counter("layers"), numbers)
 
     def discrete_normals(self, sigma: int, count: int) -> npt.NDArray[np.int64]:
         """Whole numbers from the discrete Gaussian of parameter sigma, exactly."""

@@ -1,0 +1,100 @@
+"""Chance that belongs to a record: what a random layer, an augmentation or a random ``__getitem__`` draws for it.
+
+A record's draws come from a secret word of its own, made from the run's key, the step and the record's number. They
+therefore do not depend on which other records were drawn, and no seed in a user's script foretells them: a reader who
+could foresee the masks of a batch could tell who was in it.
+"""
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from torch import Tensor
+
+Seeds = npt.NDArray[np.uint64]
+
+_globals = threading.RLock()  # the generators of torch, numpy and random are one for all threads
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChance:
+    """The chance of the records of one step.
+
+    Args:
+        key: secret, of this step.
+        seeds: a secret word for each record.
+    """
+
+    key: bytes
+    seeds: Seeds
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def take(self, places: npt.NDArray[np.int64]) -> "RecordChance":
+        """The chance of some of the records."""
+        return RecordChance(self.key, self.seeds[places])
+
+    def words(self, call: int, entries: int) -> Tensor:
+        """Uniform 32-bit words [records, entries] as int64, for the ``call``-th random operation of every record.
+
+        Block b of record r is AES(key, seed_r | call | b): a function of the record alone.
+        """
+        blocks = -(-entries // 4)
+        counters = np.empty((len(self.seeds), blocks, 2), dtype="<u8")
+        counters[:, :, 0] = self.seeds[:, None]
+        counters[:, :, 1] = (np.uint64(call) << np.uint64(40)) + np.arange(blocks, dtype=np.uint64)
+        stream = _encrypt(self.key, counters)
+        return torch.from_numpy(stream.view("<u4").reshape(len(self.seeds), -1)[:, :entries].astype(np.int64))
+
+
+def seeds_of(key: bytes, counter: bytes, numbers: npt.NDArray[np.int64]) -> RecordChance:
+    """One word for each number: block ``number`` of the key stream from ``counter`` on, whoever else is asked for."""
+    blocks = np.empty((len(numbers) + 1, 2), dtype=">u8")
+    blocks[:, 0] = int.from_bytes(counter[:8], "big")
+    blocks[:-1, 1] = numbers
+    blocks[-1, 1] = (1 << 64) - 1  # no record has this number: the key of the step
+    stream = _encrypt(key, blocks)
+    return RecordChance(stream[-1].tobytes(), stream[:-1, 0].astype(np.uint64))
+
+
+def _encrypt(key: bytes, blocks: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 (counters never repeat: this is CTR)
+    return np.frombuffer(cipher.update(blocks.tobytes()), dtype="<u8").reshape(blocks.shape)
+
+
+@contextmanager
+def global_chance(device: torch.device | None = None) -> Iterator[None]:
+    """The generators of torch, numpy and random get their own state back after it; other threads wait for them.
+
+    Example:
+        >>> before = torch.get_rng_state()
+        >>> with global_chance():
+        ...     seed_everything(7)
+        ...     draw = torch.rand(3)
+        >>> bool((torch.get_rng_state() == before).all())
+        True
+    """
+    devices = [device] if device is not None and device.type == "cuda" else []
+    with _globals, torch.random.fork_rng(devices=devices):
+        of_python, of_numpy = random.getstate(), np.random.get_state()
+        try:
+            yield
+        finally:
+            random.setstate(of_python)
+            np.random.set_state(of_numpy)
+
+
+def seed_everything(seed: int) -> None:
+    """Start the global generators from a secret word, inside :func:`global_chance` or a process of our own."""
+    torch.default_generator.manual_seed(seed & ((1 << 63) - 1))
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed(seed & ((1 << 63) - 1))
+    random.seed(seed)
+    np.random.seed(np.frombuffer(seed.to_bytes(8, "little"), dtype="<u4").astype(np.uint32))
