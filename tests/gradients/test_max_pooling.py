@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 from tacit.gradients import clipped_sum, max_pooling
 from tacit.gradients.max_pooling import call_faster, max_pool_by_kernel
@@ -140,36 +139,18 @@ def counted(monkeypatch):
     return calls
 
 
-def slope(model, batch):
-    """A loss with a gradient in it, so that its own gradient is a second derivative."""
-    batch = batch.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(model(batch).square().sum(), batch, create_graph=True)
-    return gradient.square().flatten(1).sum(1)
-
-
-LOSSES = {  # and the strategy that covers them
-    "plain": ("ghost", lambda model, batch: model(batch).square().flatten(1).mean(1)),
-    "checkpointed": (
-        "ghost",
-        lambda model, batch: checkpoint(model, batch, use_reentrant=False).square().mean((1, 2, 3)),
-    ),
-    "second derivative": ("auto", slope),
-    "inside vmap": ("auto", lambda model, batch: torch.func.vmap(model)(batch).square().flatten(1).mean(1)),
-}
-
-
-@pytest.mark.parametrize(("strategy", "losses"), LOSSES.values(), ids=LOSSES)
-def test_clipped_sums_are_the_same_with_and_without_the_kernel(strategy, losses, monkeypatch):
+def test_clipped_sums_are_the_same_with_and_without_the_kernel(monkeypatch):
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2, 1), nn.Conv2d(4, 5, 3), nn.Tanh(), nn.MaxPool2d(2, padding=1)
     )
-    of_model, batch = ModelLosses(model, losses), torch.randn(6, 1, 10, 10)
+    of_model = ModelLosses(model, lambda model, batch: model(batch).square().flatten(1).mean(1))
+    batch = torch.randn(6, 1, 10, 10)
     shapes = {name: value.shape for name, value in of_model.params.items()}
     mechanism = build_mechanism(ClipRecords(0.1), GaussianNoise(multiplier=1.0), shapes, slack=1e-5)
 
     def run():
-        return clipped_sum(of_model, of_model.params, batch, mechanism, chunk=6, strategy=strategy)
+        return clipped_sum(of_model, of_model.params, batch, mechanism, chunk=8, strategy="fast")
 
     calls = counted(monkeypatch)
     found = run(), run()

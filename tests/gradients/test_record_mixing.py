@@ -5,8 +5,10 @@ import torch
 from torch import nn
 
 from tacit.errors import InputError, RecordMixingError
-from tacit.gradients import check_records_stay_apart, refuse_mixing_layers, replace_batch_norm
+from tacit.gradients import replace_batch_norm, try_out
+from tacit.gradients.before_the_run import refuse_batch_norm
 from tacit.losses import ModelLosses
+from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
 
 
 class Apply(nn.Module):
@@ -32,14 +34,14 @@ class Attend(nn.Module):
 
 def contrastive(x):
     flat = x.flatten(1)
-    return (flat @ flat.T).softmax(1)
+    return (flat @ flat.T / 100).softmax(1)
 
 
 MIXING = {
     "BatchNorm1d": nn.BatchNorm1d(4),
     "BatchNorm without statistics": nn.BatchNorm1d(4, track_running_stats=False).eval(),
     "SyncBatchNorm": nn.SyncBatchNorm(4),
-    "InstanceNorm that keeps statistics": nn.InstanceNorm1d(4, track_running_stats=True),
+    "InstanceNorm that keeps statistics": nn.InstanceNorm1d(4, affine=True, track_running_stats=True),
     "batch mean": Apply(lambda x: x - x.mean(0)),
     "softmax over the batch": Apply(lambda x: x.softmax(0)),
     "running sum": Apply(lambda x: x.cumsum(0)),
@@ -67,10 +69,12 @@ def losses(model, x):
     return out.flatten(1).square().sum(1)
 
 
-def check(model):
-    refuse_mixing_layers(model)
+def check(model, losses=losses, like=None, **options):
     wrapped = ModelLosses(model, losses)
-    check_records_stay_apart(wrapped, {n: p.detach() for n, p in wrapped.params.items()}, torch.zeros(1, 4, 6))
+    shapes = {name: value.shape for name, value in wrapped.params.items()}
+    mechanism = build_mechanism(ClipRecords(1.0), GaussianNoise(multiplier=1.0), shapes, slack=1e-5)
+    like = torch.zeros(1, 4, 6) if like is None else like
+    return try_out(wrapped, {n: p.detach() for n, p in wrapped.params.items()}, like, mechanism, **options)
 
 
 @pytest.mark.parametrize("name", MIXING)
@@ -86,30 +90,31 @@ def test_good_layers_are_accepted(name):
 
 def test_the_refusal_names_the_layer_and_the_remedy():
     with pytest.raises(RecordMixingError, match=r"layer 1 is BatchNorm1d.*replace_batch_norm"):
-        refuse_mixing_layers(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
+        refuse_batch_norm(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
 
 
 def test_the_remedy_works_on_a_copy():
     model = nn.Sequential(nn.Conv1d(4, 6, 3), nn.Sequential(nn.BatchNorm1d(6), nn.ReLU()))
     fixed = replace_batch_norm(model)
-    refuse_mixing_layers(fixed)
+    refuse_batch_norm(fixed)
     assert isinstance(model[1][0], nn.BatchNorm1d)
     assert isinstance(fixed[1][0], nn.GroupNorm)
     assert fixed(torch.randn(2, 4, 8)).shape == (2, 6, 6)
 
 
-def test_a_model_that_rejects_generated_inputs_asks_for_an_example():
-    def picky(model, x):
-        if x.min() < 0:
-            raise ValueError("negative input")
-        return losses(model, x)
+def picky(model, x):
+    if x.min() < 0:
+        raise ValueError("negative input")
+    return losses(model, x - x.mean(0))
 
+
+def test_a_model_that_rejects_generated_inputs_can_be_tried_on_a_public_example():
     model = nn.Linear(6, 1)
-    wrapped = ModelLosses(model, picky)
-    params = {name: p.detach() for name, p in wrapped.params.items()}
-    with pytest.raises(InputError, match="example="):
-        check_records_stay_apart(wrapped, params, torch.zeros(1, 4, 6))
-    check_records_stay_apart(wrapped, params, torch.rand(5, 4, 6), public=True)
+    check(model, picky)
+    with pytest.raises(RecordMixingError, match="whole batch"):
+        check(model, picky, torch.rand(5, 4, 6), public=True)
+    with pytest.raises(InputError, match="the public example"):
+        check(model, lambda model, x: model(x[:, :, :2]), torch.rand(5, 4, 6), public=True)
 
 
 def test_the_probe_leaves_the_model_and_the_global_random_state_alone():

@@ -1,18 +1,20 @@
 """Per-record gradients, clipped and summed, without touching the user's model."""
 
-from tacit.gradients.batches import count_records, take_records
-from tacit.gradients.clipped_sum import ClippedSum, GradientStrategy, clipped_sum
+from tacit.gradients.batches import RecordGroup, count_records, take_records
+from tacit.gradients.before_the_run import replace_batch_norm, try_out
+from tacit.gradients.clipped_sum import ClippedSum, Strategy, clipped_sum
 from tacit.gradients.distances import gradient_distances
-from tacit.gradients.record_mixing import check_records_stay_apart, refuse_mixing_layers, replace_batch_norm
+from tacit.gradients.map_records import map_records
 
 __all__ = [
     "ClippedSum",
-    "GradientStrategy",
-    "check_records_stay_apart",
+    "RecordGroup",
+    "Strategy",
     "clipped_sum",
     "count_records",
     "gradient_distances",
-    "refuse_mixing_layers",
+    "map_records",
     "replace_batch_norm",
     "take_records",
+    "try_out",
 ]

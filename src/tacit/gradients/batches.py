@@ -59,7 +59,7 @@ def count_records(batch: Batch) -> int:
     return int(sizes.pop() or 0)
 
 
-def take_records(batch: Batch, records: slice | Tensor) -> Batch:
+def take_records(batch: Batch, records: slice | Tensor | int) -> Batch:
     """Some records of a batch."""
     return map_tensors(lambda tensor: tensor[records], batch)
 

@@ -1,125 +1,292 @@
 """The clipped sum of a sample, in physical chunks of bounded memory. The chunking changes speed only (F3)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from tacit.errors import InputError
-from tacit.gradients.batches import copy_records, count_records, map_tensors
-from tacit.gradients.by_ghost import clipped_sum_by_ghost
-from tacit.gradients.by_unit import clipped_sum_by_unit
-from tacit.gradients.by_vmap import RECORD_FAULTS, clipped_sum_alone, clipped_sum_by_vmap
-from tacit.gradients.plans import plans_of
-from tacit.gradients.uses import UncoveredError
-from tacit.losses import Batch, Losses
+from tacit.gradients.attempts import Places, run_apart, writes_into_fresh
+from tacit.gradients.batches import RecordGroup, copy_records, count_records, map_tensors, take_records
+from tacit.gradients.bookkeeping import Gradients, full_precision, gradients_of
+from tacit.gradients.by_record import is_fault_of_a_record, mean_gradient
+from tacit.gradients.isolation import Isolated, UncoveredError, Watched
+from tacit.gradients.record_gradients import Dense
+from tacit.gradients.state_guard import StateGuard
+from tacit.losses import Batch, Losses, ModelLosses
 from tacit.mechanisms import GaussianSumMechanism, Vectors
+from tacit.randomness import Randomness, RecordChance, global_chance, seed_everything
 
-GradientStrategy = Literal["auto", "ghost", "vmap"]
+Strategy = Literal["auto", "fast", "record"]
 
 _MANY = 8
+_fresh: "WeakKeyDictionary[Any, bool]" = WeakKeyDictionary()  # losses that write data into tensors they make
 
 
 @dataclass(frozen=True, slots=True)
 class ClippedSum:
-    """Private until noise is added: the sums, and the squared norms [records, vectors] of the records.
+    """Private until noise is added: the sums in float64, or whole if they are strict, and the squared norms of units.
 
-    A sum over one chunk is in the precision in which it was formed, over several in float64; strict ones are whole.
+    ``reasons`` says why some records were computed one after the other: operations, never values.
     """
 
     sums: Vectors
     squared_norms: Tensor
+    reasons: tuple[str, ...] = ()
 
 
 def clipped_sum(
     losses: Losses,
     params: Mapping[str, Tensor],
-    batch: Batch | None,
+    batch: Batch | Sequence[RecordGroup] | None,
     mechanism: GaussianSumMechanism,
     *,
     chunk: int,
     sizes: Sequence[int] | None = None,
     views: int | None = None,
-    strategy: GradientStrategy = "auto",
+    chance: RecordChance | None = None,
+    strategy: Strategy = "auto",
 ) -> ClippedSum:
     """Clip each record (or unit, given ``sizes`` of rows) and add up.
 
     Args:
-        batch: the sample, or None for an empty one, whose sum is zero like that of no records.
-        chunk: how many records are processed at once.
+        batch: the sample as one batch or in groups of one shape; None or nothing for nobody, whose sum is zero.
+        chunk: how many rows are processed at once.
+        sizes: the rows of each unit, in order; the mean gradient of a unit's rows is clipped as one.
         views: with a number, batch tensors are [records, views, ...] and a record's loss is the mean over its views.
-        strategy: "auto" takes the fast path where it is sure to be right and vmap elsewhere; "ghost" raises instead,
-            "vmap" never tries. The result is the same.
+        chance: of each row; a fresh secret one by default.
+        strategy: "auto" computes records together where that can be done, "fast" raises where it cannot, "record" takes
+            one after the other. The result is the same.
     """
-    device = next(iter(params.values())).device
+    groups = as_groups(batch)
+    rows = sum(len(group.places) for group in groups)
+    units = rows if sizes is None else len(sizes)
+    chance = Randomness().record_chance(np.arange(rows)) if chance is None else chance
+    summing = _Summing(losses, params, mechanism, units, "record" if mechanism.numerics == "strict" else strategy)
+    with summing.guard, global_chance(next(iter(params.values())).device):
+        for part in _parts(groups, sizes, views):
+            summing.add(part, chance, chunk)
+    summing.refuse_if_all_failed()
+    return ClippedSum(summing.sums, summing.squared_norms, tuple(dict.fromkeys(summing.reasons)))
+
+
+def as_groups(batch: Batch | Sequence[RecordGroup] | None) -> list[RecordGroup]:
+    """A batch is one group; nobody is none."""
     if batch is None:
-        return ClippedSum(mechanism.zeros(device), torch.zeros(0, len(mechanism.shapes), dtype=torch.float64))
-    faults: list[Exception] = []
-    strict = mechanism.numerics == "strict"
-    if strict and sizes is None:
-        result = ClippedSum(*clipped_sum_alone(losses, params, batch, mechanism, views, faults))
-    elif sizes is not None and not strict and strategy != "vmap" and 0 < max(sizes, default=0) == min(sizes) <= chunk:
-        # Units of one size: the mean over a unit's rows is the mean over a record's views.
-        rows = sizes[0]
-        grouped = map_tensors(lambda tensor: tensor.reshape(-1, rows, *tensor.shape[1:]), batch)
-        result = _by_chunks(losses, params, grouped, mechanism, chunk // rows, rows, faults, strategy)
-    elif sizes is not None:
-        result = ClippedSum(*clipped_sum_by_unit(losses, params, batch, sizes, mechanism, chunk, faults))
-    else:
-        result = _by_chunks(losses, params, batch, mechanism, chunk, views, faults, strategy)
-    _refuse_if_all_failed(faults, len(result.squared_norms))
-    return result
+        return []
+    if isinstance(batch, list | tuple) and all(isinstance(group, RecordGroup) for group in batch):
+        return list(batch)
+    return [RecordGroup(batch, np.arange(count_records(batch)))]
 
 
-def _by_chunks(
-    losses: Losses,
-    params: Mapping[str, Tensor],
-    batch: Batch,
-    mechanism: GaussianSumMechanism,
-    chunk: int,
-    views: int | None,
-    faults: list[Exception],
-    strategy: GradientStrategy,
-) -> ClippedSum:
-    total: Vectors = {}
-    norms = []
-    count = count_records(batch)
-    for start in range(0, count, chunk):
-        records = batch if count <= chunk else copy_records(batch, slice(start, start + chunk))
-        part, part_norms = _sum_chunk(losses, params, records, mechanism, views, faults, strategy)
-        for name, value in part.items():
-            total[name] = total[name].double().add_(value) if name in total else value
-        norms.append(part_norms)
-    return ClippedSum(total, torch.cat(norms) if len(norms) > 1 else norms[0])
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Units that can be computed together: ``each`` rows of one shape for every unit.
 
-
-def _sum_chunk(
-    losses: Losses,
-    params: Mapping[str, Tensor],
-    records: Batch,
-    mechanism: GaussianSumMechanism,
-    views: int | None,
-    faults: list[Exception],
-    strategy: GradientStrategy,
-) -> tuple[Vectors, Tensor]:
-    if strategy != "vmap":
-        try:
-            return clipped_sum_by_ghost(losses, params, records, mechanism, views, plans_of(losses))
-        except InputError:
-            raise
-        except (UncoveredError, *RECORD_FAULTS):
-            if strategy == "ghost":
-                raise
-    return clipped_sum_by_vmap(losses, params, records, mechanism, views, faults)
-
-
-def _refuse_if_all_failed(faults: list[Exception], units: int) -> None:
-    """A fault of one record is its secret and stays silent. That every one of many fails is an error in the program.
-
-    The refusal goes to the data holder alone and is no release; one record more or less does not decide it unless all
-    others are faulty too.
+    ``batches`` holds the rows in one piece, or, for a single unit of rows with different shapes, in several.
     """
-    if len(faults) == units >= _MANY:
-        raise faults[0]
+
+    batches: tuple[Batch, ...]
+    units: Places
+    rows: Places  # the place of each row in the sample, unit by unit
+    each: int
+    views: int = 1
+
+
+def _parts(groups: Sequence[RecordGroup], sizes: Sequence[int] | None, views: int | None) -> Iterator[_Part]:
+    if sizes is None:
+        for group in groups:
+            batch = group.batch
+            if views is not None:
+                batch = map_tensors(lambda tensor: tensor.flatten(0, 1), batch)
+            yield _Part((batch,), group.places, group.places.repeat(views or 1), views or 1, views or 1)
+        return
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    homes: dict[int, set[int]] = {unit: set() for unit in range(len(sizes))}
+    for number, group in enumerate(groups):
+        for unit in owner[group.places]:
+            homes[int(unit)].add(number)
+    for number, group in enumerate(groups):
+        here = {unit for unit, found in homes.items() if found == {number}}
+        for size in sorted({sizes[unit] for unit in here}):
+            units = np.array([unit for unit in sorted(here) if sizes[unit] == size])
+            index = np.concatenate([np.flatnonzero(owner[group.places] == unit) for unit in units])
+            yield _Part((take_records(group.batch, torch.from_numpy(index)),), units, group.places[index], size)
+    for unit in (unit for unit, found in homes.items() if len(found) > 1):
+        pieces = [(group, np.flatnonzero(owner[group.places] == unit)) for group in groups]
+        pieces = [(group, index) for group, index in pieces if len(index)]
+        batches = tuple(take_records(group.batch, torch.from_numpy(index)) for group, index in pieces)
+        rows = np.concatenate([group.places[index] for group, index in pieces])
+        yield _Part(batches, np.array([unit]), rows, len(rows))
+
+
+class _Summing:
+    """The sum so far."""
+
+    def __init__(
+        self,
+        losses: Losses,
+        params: Mapping[str, Tensor],
+        mechanism: GaussianSumMechanism,
+        units: int,
+        strategy: Strategy,
+    ) -> None:
+        self.mechanism, self.strategy = mechanism, strategy
+        self.computing = Computing(losses, params)
+        self.guard = StateGuard(losses)
+        self.device = next(iter(params.values())).device
+        self.sums = mechanism.zeros(self.device)
+        self.squared_norms = torch.zeros(units, len(mechanism.shapes), dtype=torch.float64)
+        self.faults: list[Exception] = []
+        self.reasons: list[str] = []
+
+    def add(self, part: _Part, chance: RecordChance, chunk: int) -> None:
+        """All units of a part, as many at a time as fit into a chunk."""
+        step = chunk // part.each
+        if self.strategy == "record" or len(part.batches) > 1 or step == 0:
+            self._add_alone(part, chance, np.arange(len(part.units)))
+            return
+        for start in range(0, len(part.units), step):
+            places = np.arange(start, min(start + step, len(part.units)))
+            reasons = run_apart(
+                places,
+                partial(self._add_together, part, chance),
+                partial(self._add_alone, part, chance),
+                part.each,
+            )
+            if reasons and self.strategy == "fast":
+                raise UncoveredError(reasons[0])
+            self.reasons += reasons
+
+    def _add_together(self, part: _Part, chance: RecordChance, some: Places, filled: Places) -> None:
+        rows = _rows_of(filled, part.each)
+        whole = len(filled) == len(part.units)
+        batch = part.batches[0] if whole else take_records(part.batches[0], torch.from_numpy(rows))
+        seeds = chance.take(part.rows[rows]).spread(part.views)
+        gradients = self.computing.together(batch, len(rows), len(filled), seeds)
+        self._add(gradients, part.units[some], len(filled))
+
+    def _add_alone(self, part: _Part, chance: RecordChance, places: Places) -> None:
+        """Units one after the other; one that makes the losses raise contributes zero (failure-modes F5)."""
+        pieces = [row for batch in part.batches for row in _one_by_one(batch)]
+        for place in places:
+            rows = _rows_of(np.array([place]), part.each)
+            seeds = chance.take(part.rows[rows]).spread(part.views).seeds
+            try:
+                gradient = self.computing.alone([pieces[row] for row in rows], [int(seed) for seed in seeds])
+            except Exception as error:
+                if not is_fault_of_a_record(error):
+                    raise
+                self.faults.append(error)
+                continue
+            self._add({name: Dense(value[None]) for name, value in gradient.items()}, part.units[[place]], 1)
+
+    def _add(self, gradients: Gradients, units: Places, held: int) -> None:
+        """Measure, clip and add the gradients of some units; what they are filled up with has no share."""
+        with torch.no_grad(), full_precision(self.device):
+            nothing = torch.zeros(held, dtype=torch.float64, device=self.device)
+            columns = [gradients[n].squared_norms() if n in gradients else nothing for n in self.mechanism.shapes]
+            squares = torch.stack(columns, dim=1)
+            factors = self.mechanism.factors(squares)
+            if held > len(units):
+                factors = factors.clone()
+                factors[len(units) :] = 0.0
+            squares = squares[: len(units)]
+            if self.mechanism.numerics == "strict":
+                self._add_on_grid(gradients, factors)
+            else:
+                for column, name in enumerate(self.mechanism.shapes):
+                    if name in gradients:
+                        self.sums[name] += gradients[name].weighted_sum(factors[:, column].contiguous())
+                for name, count in self.mechanism.counts(squares).items():
+                    self.sums[name] += count
+            self.squared_norms[torch.from_numpy(units)] = squares.cpu()
+
+    def _add_on_grid(self, gradients: Gradients, factors: Tensor) -> None:
+        """The contribution of a single unit, in whole steps."""
+        clipped = {}
+        for column, (name, shape) in enumerate(self.mechanism.shapes.items()):
+            factor = factors[0, column]
+            if name in gradients and factor > 0:
+                clipped[name] = gradients[name].materialise(0, 1)[0].double() * factor
+            else:
+                clipped[name] = torch.zeros(shape, dtype=torch.float64, device=self.device)
+        for name, value in self.mechanism.on_grid(clipped).items():
+            self.sums[name] += value
+
+    def refuse_if_all_failed(self) -> None:
+        """A fault of one record is its secret and stays silent. That every one of many fails is the program's error.
+
+        The refusal goes to the data holder alone and is no release; one record more or less does not decide it unless
+        all others are faulty too.
+        """
+        if len(self.faults) == len(self.squared_norms) >= _MANY:
+            raise self.faults[0]
+
+
+def _one_by_one(batch: Batch) -> list[Batch]:
+    """Each row as a batch of one, in memory of its own."""
+    return [copy_records(batch, slice(row, row + 1)) for row in range(count_records(batch))]
+
+
+def _rows_of(places: Places, each: int) -> Places:
+    """The rows of units that have ``each`` of them."""
+    if each == 1:
+        return places
+    return (places[:, None] * each + np.arange(each)).reshape(-1)
+
+
+class Computing:
+    """The user's losses at given parameters: many rows together, or one record alone."""
+
+    def __init__(self, losses: Losses, params: Mapping[str, Tensor]) -> None:
+        self._losses = losses
+        self._own = isinstance(losses, ModelLosses) and losses.owns(params)
+        self.leaves = dict(params) if self._own else {n: p.detach().requires_grad_() for n, p in params.items()}
+        model = losses.model if isinstance(losses, ModelLosses) else None
+        self._guarded = [*params.values()] + ([] if model is None else [*model.parameters(), *model.buffers()])
+        if model is not None:
+            _refuse_backward_hooks(model)
+
+    def together(self, batch: Batch, rows: int, records: int, chance: RecordChance) -> Gradients:
+        fresh = _fresh.get(self._losses, False)
+        shared = int.from_bytes(chance.key[:8], "little")
+        try:
+            return self._forward(batch, rows, records, chance, shared, fresh)
+        except Exception as error:
+            if fresh or not writes_into_fresh(error):
+                raise
+        found = self._forward(batch, rows, records, chance, shared, True)
+        _fresh[self._losses] = True
+        return found
+
+    def _forward(
+        self, batch: Batch, rows: int, records: int, chance: RecordChance, shared: int, fresh: bool
+    ) -> Gradients:
+        seed_everything(shared)  # what Python and numpy draw is one value for all records of a step
+        copy = map_tensors(torch.clone, batch)  # losses may write into their batch, and may have to run again
+        run = Isolated(self.leaves, self._guarded, rows, records, chance, fresh=fresh)
+        return gradients_of(run, self._call, copy, self.leaves)[0]
+
+    def alone(self, rows: Sequence[Batch], seeds: Sequence[int]) -> Vectors:
+        return mean_gradient(self._call, self.leaves, rows, seeds, Watched(self._guarded))
+
+    def _call(self, batch: Batch) -> Tensor:
+        if self._own and isinstance(self._losses, ModelLosses):
+            return self._losses.user_losses(self._losses.model, batch)  # as it is: nothing to swap
+        return self._losses(self.leaves, batch)
+
+
+def _refuse_backward_hooks(model: torch.nn.Module) -> None:
+    """Gradients of activations do not pass through modules here: a hook on them would be skipped without a word."""
+    for name, module in model.named_modules():
+        if module._backward_hooks or module._backward_pre_hooks:
+            raise InputError(f"layer {name or 'model'} has a backward hook, which private gradients pass by; remove it")
+    for name, parameter in model.named_parameters():
+        if parameter._backward_hooks:
+            raise InputError(f"parameter {name} has a gradient hook, which private gradients pass by; remove it")

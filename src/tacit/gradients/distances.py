@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from tacit.errors import InputError
+from tacit.gradients.attempts import Places, run_apart
 from tacit.gradients.batches import count_records, take_records
-from tacit.gradients.by_vmap import per_record_gradients
+from tacit.gradients.clipped_sum import Computing
 from tacit.losses import Batch, Losses
+from tacit.randomness import Randomness, global_chance
 
 _CHUNK = 64
 
@@ -37,5 +40,29 @@ def gradient_distances(
 
 
 def _gradients(losses: Losses, params: Mapping[str, Tensor], batch: Batch, rows: Tensor) -> Tensor:
-    gradients = per_record_gradients(losses, params, take_records(batch, rows), None, [])
-    return torch.cat([value.flatten(1).double() for value in gradients.values()], dim=1)
+    """[records, entries] in float64."""
+    some = take_records(batch, rows)
+    chance = Randomness().record_chance(np.arange(len(rows)))
+    computing = Computing(losses, params)
+    found = torch.zeros(len(rows), sum(value.numel() for value in params.values()), dtype=torch.float64)
+
+    def together(places: Places, filled: Places) -> None:
+        gradients = computing.together(
+            take_records(some, torch.from_numpy(filled)), len(filled), len(filled), chance.take(filled)
+        )
+        for place, index in enumerate(places):
+            found[index] = _joined({name: g.materialise(place, place + 1)[0] for name, g in gradients.items()}, params)
+
+    def alone(places: Places) -> None:
+        for index in places:
+            row = take_records(some, slice(index, index + 1))
+            found[index] = _joined(computing.alone([row], [int(chance.seeds[index])]), params)
+
+    with global_chance():
+        run_apart(np.arange(len(rows)), together, alone)
+    return found
+
+
+def _joined(gradient: Mapping[str, Tensor], params: Mapping[str, Tensor]) -> Tensor:
+    parts = [gradient.get(name, torch.zeros_like(value)).detach().flatten().double() for name, value in params.items()]
+    return torch.cat(parts)

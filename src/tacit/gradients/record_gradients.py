@@ -1,19 +1,24 @@
 """The gradients of all records for one parameter, in the form that is cheapest to measure and to add up.
 
-Squared norms are never too small by more than the slack that is accounted (failure-modes F6): squares of entries may be
-summed in float32, products of norms are formed in float64, and sums that can cancel are checked and recomputed.
+Two things hold in the worst case, whatever a record is made of (docs/maths.md, section 11):
+
+- What a record adds to the sum is no longer than its measured norm, up to ``ROUNDING``: where the numbers that are
+  added up are not the very numbers that were measured, the norm is raised by what float32 may have done in between.
+- Sums over records are formed in float64, where one record cannot change the rounding of the others by more than 1e-9.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from tacit import kernels
+
+ROUNDING = 1.5e-4  # of its norm: what rounding may add to a record; part of the slack that is charged
 _RUN = 1024
-_BLOCK = 1 << 23  # entries of per-record gradients held at once where they need not be kept
+_BLOCK = 1 << 22  # entries of per-record gradients that are held at once where they need not be kept
 
 
 class RecordGradients(Protocol):
@@ -23,29 +28,27 @@ class RecordGradients(Protocol):
         """[records], float64."""
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        """Sum of factor * gradient over records; factors are [records] in float64 and may hold zeros."""
+        """Sum of factor * gradient over records, in float64; a record whose factor is 0 does not enter at all."""
 
     def materialise(self, start: int, stop: int) -> Tensor:
         """The gradients [stop - start, *shape] of some records."""
 
-    def select(self, records: Tensor) -> "RecordGradients":
-        """The gradients of some records only: those without a share must not enter a product, where 0 * inf is NaN."""
 
+def row_squares(rows: Tensor) -> Tensor:
+    """The sum of squares of each row of [records, ...], in float64.
 
-def row_norms(rows: Tensor) -> Tensor:
-    """The norm of each row of [records, ...], in float64.
-
-    Runs of 1024 entries are added in their own precision, the runs in float64: the relative error stays below 1e-6,
-    where a long float32 sum errs by 1e-3 on equal entries.
+    Without a kernel, runs of 1024 entries are added in their own precision and the runs in float64: an error of at most
+    1024 2^-24 of the sum, where a long float32 sum errs by 1e-3 on equal entries.
     """
     rows = rows.reshape(len(rows), -1)
+    found = kernels.row_squares(rows)
+    if found is not None:
+        return found
     if rows.shape[1] <= _RUN:
-        return _norms(rows, 1).double()
+        return _norms(rows, 1).double().square_()
     whole = rows.shape[1] // _RUN * _RUN
-    runs = _norms(rows[:, :whole].reshape(len(rows), -1, _RUN), 2)
-    if whole < rows.shape[1]:
-        runs = torch.cat([runs, _norms(rows[:, whole:], 1)[:, None]], dim=1)
-    return _norms(runs.double(), 1)
+    runs = _norms(rows[:, :whole].reshape(len(rows), -1, _RUN), 2).double().square_().sum(1)
+    return runs if whole == rows.shape[1] else runs.add_(_norms(rows[:, whole:], 1).double().square_())
 
 
 def _norms(values: Tensor, dim: int) -> Tensor:
@@ -53,46 +56,77 @@ def _norms(values: Tensor, dim: int) -> Tensor:
     return norms
 
 
-def square_sums(rows: Tensor) -> Tensor:
-    """The sum of squares of each row of [records, ...], in float64."""
-    return row_norms(rows).square_()
+def raised(squares: Tensor, bound: Tensor, terms: int, dtype: torch.dtype) -> Tensor:
+    """Squared norms of records whose share of the sum is formed by other products than the norm.
 
+    Args:
+        bound: the norm that the gradient would have if nothing in it cancelled.
+        terms: how many products are added up, one after the other, in an entry.
 
-def with_rounding(squares: Tensor, bound: Tensor, dtype: torch.dtype) -> Tensor:
-    """Squared norms raised by what rounding may add to the record's share of the sum.
-
-    The sum is formed by other products than the norm. The two differ by about the rounding of ``bound``, the norm that
-    the gradient would have if nothing in it cancelled; a gradient that cancels is clipped that much more.
+    The two differ by at most ``terms`` roundings of ``bound``. While that is below ROUNDING of the norm the slack
+    covers it; a gradient that cancels further is taken to be so much longer. 1e-6 is for the square root of a float64
+    sum that cancels.
     """
-    return (squares.sqrt() + bound * torch.finfo(dtype).eps).square_()
+    norms = squares.clamp(min=0.0).sqrt_()
+    longer = (norms + bound * (terms * torch.finfo(dtype).eps + 1e-6)).div_(1 + ROUNDING)
+    return torch.maximum(norms, longer).square_()
+
+
+def with_a_share(factors: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Factors and tensors of the records that count: 0 * inf is NaN, so that the others must not enter a product."""
+    kept = factors > 0
+    return (factors, *tensors) if bool(kept.all()) else (factors[kept], *(tensor[kept] for tensor in tensors))
+
+
+def weighted_rows(rows: Tensor, factors: Tensor) -> Tensor:
+    """sum_r factor_r rows[r] in float64."""
+    flat = rows.reshape(len(rows), -1)
+    total = kernels.weighted_rows(flat, factors)
+    if total is None:
+        factors, flat = with_a_share(factors, flat)
+        total = torch.zeros(flat.shape[1], dtype=torch.float64, device=flat.device)
+        step = max(1, _BLOCK // 8 // max(1, flat.shape[1]))  # the copy in float64 should stay in the cache
+        for some, weights in zip(torch.split(flat, step), torch.split(factors, step), strict=True):
+            total += weights @ some.double()
+    return total.view(rows.shape[1:])
 
 
 @dataclass(slots=True)
 class Dense:
-    """Gradients at hand, [records, *shape]: right for small parameters."""
+    """Gradients at hand, [records, *shape]: right for small parameters. What is measured is what is added up."""
 
     rows: Tensor
-    norms: Tensor | None = None  # where another needed them before
 
     def squared_norms(self) -> Tensor:
-        return (row_norms(self.rows) if self.norms is None else self.norms).square()
+        return row_squares(self.rows)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        flat = self.rows.reshape(len(self.rows), -1)
-        return (factors.to(flat.dtype) @ flat).view(self.rows.shape[1:])
+        return weighted_rows(self.rows, factors)
 
     def materialise(self, start: int, stop: int) -> Tensor:
         return self.rows[start:stop]
 
-    def select(self, records: Tensor) -> "Dense":
-        return Dense(self.rows[records])
+
+def blocks_of(records: int, size: int) -> Iterator[tuple[int, int]]:
+    """Stretches of records whose gradients of ``size`` entries may be held at once."""
+    block = max(1, _BLOCK // max(1, size))
+    for start in range(0, records, block):
+        yield start, min(start + block, records)
 
 
 def squares_by_block(gradients: RecordGradients, records: int, size: int) -> Tensor:
     """Squared norms of gradients that are formed a block of records at a time and not kept."""
-    block = max(1, _BLOCK // max(1, size))
-    spans = [(start, min(start + block, records)) for start in range(0, records, block)]
-    return torch.cat([square_sums(gradients.materialise(*span)) for span in spans])
+    return torch.cat([row_squares(gradients.materialise(*span)) for span in blocks_of(records, size)])
+
+
+def sum_by_block(gradients: RecordGradients, factors: Tensor, size: int) -> Tensor:
+    """The weighted sum of the very numbers that :func:`squares_by_block` measures."""
+    spans = blocks_of(len(factors), size)
+    parts = [weighted_rows(gradients.materialise(*span), factors[slice(*span)]) for span in spans]
+    total = parts[0]
+    for part in parts[1:]:
+        total += part
+    return total
 
 
 @dataclass(slots=True)
@@ -106,7 +140,7 @@ class Together:
 
     def squared_norms(self) -> Tensor:
         bound = torch.stack([part.squared_norms().sqrt() for part in self.parts]).sum(0)
-        return with_rounding(squares_by_block(self, self.records, self.size), bound, self.dtype)
+        return raised(squares_by_block(self, self.records, self.size), bound, len(self.parts), self.dtype)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         total = self.parts[0].weighted_sum(factors)
@@ -120,15 +154,13 @@ class Together:
             total = total + part.materialise(start, stop)
         return total
 
-    def select(self, records: Tensor) -> "Together":
-        return Together([part.select(records) for part in self.parts], int(records.sum()), self.size, self.dtype)
-
 
 @dataclass(slots=True)
 class PulledBack:
     """Gradients for a parameter through a tensor computed from parameters alone (a slice, a transpose, a product).
 
-    Linear in the gradients of that tensor, so records can go through autograd's graph side by side.
+    Linear in the gradients of that tensor, so records can go through autograd's graph side by side. A sum over records
+    would be rounded to the tensor's precision on the way, so each record is pulled back by itself.
     """
 
     through: RecordGradients
@@ -136,24 +168,19 @@ class PulledBack:
     parameter: Tensor
     records: int
 
+    @property
+    def _size(self) -> int:
+        return max(self.parameter.numel(), self.derived.numel())
+
     def squared_norms(self) -> Tensor:
-        size = max(self.parameter.numel(), self.derived.numel())
-        squares = squares_by_block(self, self.records, size)
-        return with_rounding(squares, squares.sqrt() * math.sqrt(self.derived.numel()), self.derived.dtype)
+        return squares_by_block(self, self.records, self._size)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        total = self.through.weighted_sum(factors).to(self.derived.dtype).reshape(self.derived.shape)
-        return self._pull(total[None])[0]
+        return sum_by_block(self, factors, self._size)
 
     def materialise(self, start: int, stop: int) -> Tensor:
-        rows = self.through.materialise(start, stop).to(self.derived.dtype)
-        return self._pull(rows.reshape(-1, *self.derived.shape))
-
-    def select(self, records: Tensor) -> "PulledBack":
-        return PulledBack(self.through.select(records), self.derived, self.parameter, int(records.sum()))
-
-    def _pull(self, rows: Tensor) -> Tensor:
+        rows = self.through.materialise(start, stop).to(self.derived.dtype).reshape(-1, *self.derived.shape)
         (pulled,) = torch.autograd.grad(
             self.derived, self.parameter, rows, retain_graph=True, is_grads_batched=True, materialize_grads=True
         )
-        return pulled
+        return pulled if pulled.dtype in (torch.float32, torch.float64) else pulled.float()

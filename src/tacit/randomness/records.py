@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from torch import Tensor
 
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # odd, so that seeds of views differ
 Seeds = npt.NDArray[np.uint64]
 
 _globals = threading.RLock()  # the generators of torch, numpy and random are one for all threads
@@ -41,8 +41,15 @@ class RecordChance:
         """The chance of some of the records."""
         return RecordChance(self.key, self.seeds[places])
 
-    def words(self, call: int, entries: int) -> Tensor:
-        """Uniform 32-bit words [records, entries] as int64, for the ``call``-th random operation of every record.
+    def spread(self, views: int) -> "RecordChance":
+        """Another chance for each view of a record, where its rows are given ``views`` times in a row."""
+        if views == 1:
+            return self
+        number = np.arange(len(self.seeds), dtype=np.uint64) % np.uint64(views)
+        return RecordChance(self.key, self.seeds + number * _GOLDEN)
+
+    def words(self, call: int, entries: int) -> npt.NDArray[np.uint32]:
+        """Uniform words [records, entries] for the ``call``-th random operation of every record.
 
         Block b of record r is AES(key, seed_r | call | b): a function of the record alone.
         """
@@ -50,8 +57,7 @@ class RecordChance:
         counters = np.empty((len(self.seeds), blocks, 2), dtype="<u8")
         counters[:, :, 0] = self.seeds[:, None]
         counters[:, :, 1] = (np.uint64(call) << np.uint64(40)) + np.arange(blocks, dtype=np.uint64)
-        stream = _encrypt(self.key, counters)
-        return torch.from_numpy(stream.view("<u4").reshape(len(self.seeds), -1)[:, :entries].astype(np.int64))
+        return _encrypt(self.key, counters).view("<u4").reshape(len(self.seeds), -1)[:, :entries]
 
 
 def seeds_of(key: bytes, counter: bytes, numbers: npt.NDArray[np.int64]) -> RecordChance:

@@ -12,11 +12,10 @@ from torch import Tensor
 from tacit.accountants import BudgetGate
 from tacit.distributed import SharedLedger, current_ranks, open_ledger
 from tacit.errors import InputError, check_count
-from tacit.gradients import ClippedSum, check_records_stay_apart, clipped_sum, refuse_mixing_layers
-from tacit.gradients.batches import map_tensors
+from tacit.gradients import ClippedSum, clipped_sum, try_out
 from tacit.ledger import Charge, Ledger, LedgerFile
 from tacit.ledger.storage import is_there
-from tacit.losses import Batch, Losses, ModelLosses
+from tacit.losses import Batch, Losses
 from tacit.mechanisms import AdaptiveClip, GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
 from tacit.randomness import Randomness, random_layers
 from tacit.sampling import Records
@@ -70,8 +69,6 @@ class PrivateSum:
         self._gate: BudgetGate | None = None
         self._charged_before = 0  # steps in the ledger that are not part of this run, or were lost to it
         self._mechanism = self._build_mechanism()
-        if isinstance(losses, ModelLosses):
-            refuse_mixing_layers(losses.model)
         plan.sampling.event(self._mechanism_at(0).queries)  # what cannot be accounted for is refused before it begins
         header = plan.header(self._randomness)
         if individual_filter is not None:
@@ -170,8 +167,6 @@ class PrivateSum:
         if sample.released:
             raise InputError("this sample was released before; a second release would cost privacy that nobody charged")
         sample.released = True
-        if isinstance(self._losses, ModelLosses):
-            refuse_mixing_layers(self._losses.model)  # the user may have called model.train() since
         with random_layers(self._randomness, next(iter(params.values())).device):
             if self._filtered is not None:
                 self._filtered.admit(sample, params)
@@ -294,9 +289,7 @@ class PrivateSum:
             return
         params = {name: value.detach() for name, value in self._params.items()}
         if self._example is not None:
-            check_records_stay_apart(self._losses, params, self._example, public=True)
+            try_out(self._losses, params, self._example, self._mechanism, public=True)
         else:
-            one = source.schema()
-            like = one if source.views is None else map_tensors(lambda tensor: tensor[:, 0], one)
-            check_records_stay_apart(self._losses, params, like)
+            try_out(self._losses, params, source.schema(), self._mechanism, views=source.views)
         self._checked = True

@@ -1,35 +1,61 @@
-"""Layer rules, one file each. To add one: write its file and enter it here; the contract tests then hold it to vmap."""
+"""Layer rules, one file a kind. To add one: write its function and enter it here; the contract tests check it.
 
+A rule computes a call for all rows at once and notes how the gradient of its output becomes gradients of records. It
+gets the run, which knows the rows (:class:`tacit.gradients.isolation.Isolated`), and the arguments of the call, and
+gives the output as the tensor of one row; NotImplemented stands for a form of the call that the rule does not know,
+which then goes the general way: with one copy of the parameter a row.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from tacit.gradients.layers.broadcast import DIFFERENCE, EXPAND, PRODUCT, SUM
-from tacit.gradients.layers.convolution import CONVOLUTION, TRANSPOSED
-from tacit.gradients.layers.embedding import EMBEDDING, EMBEDDING_BAG
-from tacit.gradients.layers.linear import ADDMM, LINEAR, MATMUL
-from tacit.gradients.layers.normalisation import BATCH_NORM, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, RMS_NORM
-from tacit.gradients.layers.rule import LayerCall, LayerRule
+import torch
+from torch.nn import functional
 
-LAYER_RULES: tuple[LayerRule, ...] = (
-    LINEAR,
-    MATMUL,
-    ADDMM,
-    CONVOLUTION,
-    TRANSPOSED,
-    EMBEDDING,
-    EMBEDDING_BAG,
-    LAYER_NORM,
-    RMS_NORM,
-    GROUP_NORM,
-    INSTANCE_NORM,
-    BATCH_NORM,
-    SUM,
-    DIFFERENCE,
-    PRODUCT,
-    EXPAND,
+from tacit.gradients.layers.attention import attention, multi_head
+from tacit.gradients.layers.convolution import CONVOLUTIONS, TRANSPOSED
+from tacit.gradients.layers.embedding import embedding, embedding_bag
+from tacit.gradients.layers.linear import addmm, linear, matmul
+from tacit.gradients.layers.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from tacit.gradients.layers.recurrent import CELLS, RECURRENT
+from tacit.gradients.layers.whole_rows import POOLING, cross_entropy
+
+_T = torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRule:
+    """A name for the reader, and the rule of each function of PyTorch."""
+
+    name: str
+    functions: dict[Any, Callable[..., Any]]
+
+
+LAYER_RULES = (
+    LayerRule("linear", {functional.linear: linear}),
+    LayerRule("matmul", dict.fromkeys((torch.matmul, torch.mm, _T.matmul, _T.mm, _T.__matmul__), matmul)),
+    LayerRule("addmm", dict.fromkeys((torch.addmm, _T.addmm), addmm)),
+    LayerRule("convolution", CONVOLUTIONS),
+    LayerRule("transposed_convolution", TRANSPOSED),
+    LayerRule("embedding", {functional.embedding: embedding}),
+    LayerRule("embedding_bag", {functional.embedding_bag: embedding_bag}),
+    LayerRule("layer_norm", dict.fromkeys((functional.layer_norm, torch.layer_norm), layer_norm)),
+    LayerRule("rms_norm", dict.fromkeys((functional.rms_norm, torch.rms_norm), rms_norm)),
+    LayerRule("group_norm", dict.fromkeys((functional.group_norm, torch.group_norm), group_norm)),
+    LayerRule("instance_norm", {functional.instance_norm: instance_norm}),
+    LayerRule("batch_norm", {functional.batch_norm: batch_norm}),
+    LayerRule("recurrent", RECURRENT | CELLS),
+    LayerRule(
+        "attention",
+        {
+            functional.scaled_dot_product_attention: attention,
+            functional.multi_head_attention_forward: multi_head,
+        },
+    ),
+    LayerRule("cross_entropy", {functional.cross_entropy: cross_entropy}),
+    LayerRule("max_pooling", POOLING),
 )
+RULE_OF_FUNCTION = {function: rule for one in LAYER_RULES for function, rule in one.functions.items()}
 
-RULE_OF_FUNCTION: dict[Any, LayerRule] = {function: rule for rule in LAYER_RULES for function in rule.functions}
-# Rules that must be told which of two operands is the parameter.
-SYMMETRIC = frozenset({SUM.name, DIFFERENCE.name, PRODUCT.name})
-
-__all__ = ["LAYER_RULES", "RULE_OF_FUNCTION", "SYMMETRIC", "LayerCall", "LayerRule"]
+__all__ = ["LAYER_RULES", "RULE_OF_FUNCTION", "LayerRule"]

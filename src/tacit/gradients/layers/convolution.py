@@ -6,31 +6,32 @@ block by block from scaled output gradients.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.gradients.layers.convolution_kernel import form_rows
-from tacit.gradients.layers.rule import LayerCall, LayerRule
+from tacit import kernels
+from tacit.gradients.layers.linear import full
 from tacit.gradients.record_gradients import (
     Dense,
     RecordGradients,
-    row_norms,
-    square_sums,
+    row_squares,
     squares_by_block,
-    with_rounding,
+    sum_by_block,
+    weighted_rows,
 )
-from tacit.gradients.record_layout import RecordLayout
 from tacit.gradients.scratch import borrow
+
+if TYPE_CHECKING:
+    from tacit.gradients.isolation import Isolated
 
 _PATCHES = 1 << 20  # entries of the patch buffer: it should stay in the cache
 _SHORT_RUN = 12
 _KEEP = 1 << 26  # entries of per-record gradients that are kept between the norms and the sum
-_BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +82,32 @@ def _gather_index(geometry: Geometry, shape: tuple[int, ...], places: tuple[int,
 
 
 @dataclass(slots=True, weakref_slot=True)
+class FormedRows:
+    """Gradients that the compiled kernel has formed, as [records, out, *kernel, in], and their squared norms."""
+
+    shape: torch.Size
+    rows: Tensor = field(init=False)
+    squares: Tensor = field(init=False)
+
+    def squared_norms(self) -> Tensor:
+        return self.squares
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self._turned(weighted_rows(self.rows, factors)[None])[0].contiguous()
+
+    def materialise(self, start: int, stop: int) -> Tensor:
+        return self._turned(self.rows[start:stop])
+
+    def _turned(self, rows: Tensor) -> Tensor:
+        return rows.view(-1, self.shape[0], *self.shape[2:], self.shape[1]).movedim(-1, 2)
+
+
+@dataclass(slots=True, weakref_slot=True)
 class PatchProducts:
     """Gradients sum_l g[:, l] patch[:, l]^T over the places l of the ``image`` that the kernel visits.
 
-    Rows are records, or ``len(image) / records`` rows in a row for each record.
+    Rows are records, or ``len(image) / records`` rows in a row for each record. What is measured is what is added up,
+    kept in between or formed again block by block.
     """
 
     image: Tensor
@@ -96,18 +119,13 @@ class PatchProducts:
 
     def squared_norms(self) -> Tensor:
         if self.records * self.shape.numel() <= _KEEP:
-            return square_sums(self._all())
-        squares = squares_by_block(self, self.records, self.shape.numel())
-        visits = math.sqrt(math.prod(self.geometry.kernel))  # how often the kernel can meet an entry of the image
-        rows = [part.reshape(self.records, -1) for part in (self.image, self.g)]
-        return with_rounding(squares, row_norms(rows[0]) * row_norms(rows[1]) * visits, self.g.dtype)
+            return row_squares(self._all())
+        return squares_by_block(self, self.records, self.shape.numel())
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         if self.kept is not None:
-            return Dense(self.kept).weighted_sum(factors).view(self.shape)
-        rows = factors.to(self.g.dtype).repeat_interleave(len(self.g) // self.records)
-        scaled = replace(self, g=self.g * rows.view(-1, *[1] * (self.g.dim() - 1)))
-        return scaled._total()
+            return weighted_rows(self.kept, factors).view(self.shape)
+        return sum_by_block(self, factors, self.shape.numel())
 
     def materialise(self, start: int, stop: int) -> Tensor:
         if self.kept is not None:
@@ -115,24 +133,12 @@ class PatchProducts:
         out = self.g.new_empty(stop - start, self.shape.numel())
         return self._fill(out, start, stop).view(-1, *self.shape)
 
-    def select(self, records: Tensor) -> "PatchProducts":
-        rows = records.repeat_interleave(len(self.g) // self.records)
-        kept = None if self.kept is None else self.kept[records]
-        return replace(self, image=self.image[rows], g=self.g[rows], records=int(records.sum()), kept=kept)
-
     def _all(self) -> Tensor:
         if self.kept is None:
             size = self.shape.numel()
             out = borrow(self, self.records * size, self.g.dtype, self.g.device)
             self.kept = self._fill(out.view(self.records, size), 0, self.records)
         return self.kept
-
-    def _total(self) -> Tensor:
-        """The sum over all rows, block by block."""
-        total = self.g.new_zeros(self.shape.numel())
-        for start in range(0, self.records, block := max(1, _BLOCK // self.shape.numel())):
-            total += self.materialise(start, min(start + block, self.records)).flatten(1).sum(0)
-        return total.view(self.shape)
 
     def _fill(self, out: Tensor, start: int, stop: int) -> Tensor:
         """Gradients of records start..stop into the rows of ``out``."""
@@ -162,23 +168,13 @@ def _line_up(rows: Tensor, records: int, groups: int, count: int) -> Tensor:
 
 
 def _form(
-    geometry: Geometry,
-    shape: torch.Size,
-    turned: bool,
-    inputs: Sequence[Tensor],
-    g: Tensor,
-    layout: RecordLayout,
-    records: int,
-) -> list[RecordGradients | None]:
-    if layout.order == "minor":
-        g, x = (layout.records_first(t, records).flatten(0, 1) for t in (g, inputs[0]))
-    else:
-        x = inputs[0]
-    g = g if g.dtype in (torch.float32, torch.float64) else g.float()
+    records: int, x: Tensor, geometry: Geometry, shape: torch.Size, turned: bool, g: Tensor
+) -> Sequence[RecordGradients | None]:
+    g = full(g)
     x = x.to(g.dtype)
     image, output = (g, x) if turned else (x, g)
     bias = g.flatten(2).sum(2)
-    bias = bias.view(records, -1, bias.shape[1]).sum(1) if len(bias) > records else bias
+    bias = bias if len(bias) == records else bias.view(records, -1, bias.shape[1]).sum(1)
     weight = _form_at_once(image, output, records, shape, geometry)
     return [weight or PatchProducts(image, output, records, shape, geometry), Dense(bias)]
 
@@ -189,47 +185,47 @@ def _form_at_once(
     """By the compiled kernel, after which image and g need not be kept; None where it cannot or they are too many."""
     if len(g) != records or geometry.groups > 1 or max(geometry.dilation) > 1 or records * shape.numel() > _KEEP:
         return None
-    return form_rows(image, g, shape, geometry.stride, geometry.padding)
-
-
-def bind_convolution(
-    output: Tensor,
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> LayerCall | None:
-    dims = weight.dim() - 2
-    if input.dim() != dims + 2:  # an image without a dimension of rows
+    formed = FormedRows(shape)
+    room = borrow(formed, records * shape.numel(), g.dtype, g.device)
+    found = kernels.convolution_rows(image, g, shape, geometry.stride, geometry.padding, out=room)
+    if found is None:
         return None
-    kernel = tuple(weight.shape[2:])
+    formed.rows, formed.squares = found
+    return formed
+
+
+def _convolution(convolve: Callable[..., Tensor], turned: bool) -> Callable[..., Any]:
+    """The rule of a convolution, or of a transposed one, in which input and output gradient change places."""
+
+    def rule(
+        run: "Isolated", input: Tensor, weight: Tensor, bias: Tensor | None = None, *rest: Any, **named: Any
+    ) -> Any:
+        dims = weight.dim() - 2
+        if not run.joins(input, weight, bias) or input.dim() not in (dims + 1, dims + 2):
+            return NotImplemented
+        x = run.rows_first(input)
+        x = x.flatten(0, 1) if input.dim() == dims + 2 else x
+        out = convolve(x, run.twin(weight), run.twin(bias), *rest, **named)
+        geometry = (_transposed_geometry if turned else _geometry)(weight, *rest, **named)
+        form = partial(_form, run.records, x, geometry, weight.shape, turned)
+        run.keep(out, (x,), (weight, bias), form)
+        return run.wrap(run.split(out) if input.dim() == dims + 2 else out)
+
+    return rule
+
+
+def _geometry(weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Geometry:
+    kernel, dims = tuple(weight.shape[2:]), weight.dim() - 2
     dilations = _tuple(dilation, dims)
-    geometry = Geometry(kernel, _tuple(stride, dims), _padding(padding, kernel, dilations), dilations, groups)
-    return LayerCall((weight, bias), (input,), partial(_form, geometry, weight.shape, False), 1)
+    return Geometry(kernel, _tuple(stride, dims), _padding(padding, kernel, dilations), dilations, groups)
 
 
-def bind_transposed(
-    output: Tensor,
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> LayerCall | None:
-    """The transpose of a convolution: input and output gradient change places."""
-    dims = weight.dim() - 2
-    if input.dim() != dims + 2:
-        return None
-    kernel = tuple(weight.shape[2:])
+def _transposed_geometry(
+    weight: Tensor, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1
+) -> Geometry:
+    kernel, dims = tuple(weight.shape[2:]), weight.dim() - 2
     pads = tuple((pad, pad) for pad in _tuple(padding, dims))
-    geometry = Geometry(kernel, _tuple(stride, dims), pads, _tuple(dilation, dims), groups)
-    return LayerCall((weight, bias), (input,), partial(_form, geometry, weight.shape, True), 1)
+    return Geometry(kernel, _tuple(stride, dims), pads, _tuple(dilation, dims), groups)
 
 
 def _tuple(value: Any, dims: int) -> tuple[int, ...]:
@@ -246,9 +242,7 @@ def _padding(padding: Any, kernel: tuple[int, ...], dilation: tuple[int, ...]) -
     return tuple((pad, pad) for pad in _tuple(padding, len(kernel)))
 
 
-CONVOLUTION = LayerRule("convolution", (torch.conv1d, torch.conv2d, torch.conv3d), bind_convolution)
-TRANSPOSED = LayerRule(
-    "transposed_convolution",
-    (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d),
-    bind_transposed,
-)
+_PLAIN = (torch.conv1d, torch.conv2d, torch.conv3d)
+_TURNED = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
+CONVOLUTIONS = {convolve: _convolution(convolve, turned=False) for convolve in _PLAIN}
+TRANSPOSED = {convolve: _convolution(convolve, turned=True) for convolve in _TURNED}

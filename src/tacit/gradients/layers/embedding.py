@@ -1,17 +1,20 @@
 """Embeddings: output gradients are added per (record, token) before the norm; never a dense vocabulary per record."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from tacit.gradients.layers.linear import positions
-from tacit.gradients.layers.rule import LayerCall, LayerRule
-from tacit.gradients.record_gradients import RecordGradients, row_norms, square_sums, with_rounding
-from tacit.gradients.record_layout import RecordLayout
+from tacit.errors import InputError
+from tacit.gradients.layers.linear import full
+from tacit.gradients.record_gradients import RecordGradients, row_squares, with_a_share
+
+if TYPE_CHECKING:
+    from tacit.gradients.isolation import Isolated
 
 
 @dataclass(slots=True)
@@ -23,45 +26,46 @@ class TokenRows:
     vocabulary: int
 
     def squared_norms(self) -> Tensor:
-        records, width = self.tokens.shape
+        """Of the rows of each token together, in float64, in which they are added up too."""
+        records = len(self.tokens)
         owner = torch.arange(records, device=self.tokens.device)
         keys, slots = torch.unique(self.tokens + owner[:, None] * self.vocabulary, return_inverse=True)
-        sums = self.g.new_zeros(len(keys), self.g.shape[-1]).index_add_(0, slots.flatten(), self.g.flatten(0, 1))
+        sums = torch.zeros(len(keys), self.g.shape[-1], dtype=torch.float64, device=self.g.device)
+        sums.index_add_(0, slots.flatten(), self.g.flatten(0, 1).double())
         squares = torch.zeros(records, dtype=torch.float64, device=self.g.device)
-        squares.index_add_(0, keys.div(self.vocabulary, rounding_mode="floor"), square_sums(sums))
-        return with_rounding(squares, row_norms(self.g) * math.sqrt(width), self.g.dtype)
+        return squares.index_add_(0, keys.div(self.vocabulary, rounding_mode="floor"), row_squares(sums))
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        scaled = self.g * factors.to(self.g.dtype)[:, None, None]
-        total = self.g.new_zeros(self.vocabulary, self.g.shape[-1])
-        return total.index_add_(0, self.tokens.flatten(), scaled.flatten(0, 1))
+        factors, tokens, g = with_a_share(factors, self.tokens, self.g)
+        total = torch.zeros(self.vocabulary, self.g.shape[-1], dtype=torch.float64, device=self.g.device)
+        return total.index_add_(0, tokens.flatten(), (g * factors[:, None, None]).flatten(0, 1))
 
     def materialise(self, start: int, stop: int) -> Tensor:
         tokens, g = self.tokens[start:stop], self.g[start:stop]
         rows = g.new_zeros(stop - start, self.vocabulary, g.shape[-1])
         return rows.scatter_add_(1, tokens[:, :, None].expand_as(g), g)
 
-    def select(self, records: Tensor) -> "TokenRows":
-        return TokenRows(self.tokens[records], self.g[records], self.vocabulary)
-
 
 def _form(
-    vocabulary: int,
-    padding: int | None,
-    inputs: Sequence[Tensor],
-    g: Tensor,
-    layout: RecordLayout,
-    records: int,
-) -> list[RecordGradients | None]:
-    rows = positions(g, layout, records)
-    tokens = layout.records_first(inputs[0], records).reshape(records, -1)
+    records: int, vocabulary: int, tokens: Tensor, padding: int | None, g: Tensor
+) -> Sequence[RecordGradients | None]:
+    rows = full(g).reshape(records, -1, g.shape[-1])
+    tokens = tokens.reshape(records, -1)
     if padding is not None:
         rows = rows.masked_fill((tokens == padding)[:, :, None], 0.0)
     return [TokenRows(tokens, rows, vocabulary)]
 
 
-def bind_embedding(
-    output: Tensor,
+def _check(max_norm: float | None) -> None:
+    if max_norm is not None:
+        raise InputError(
+            "an embedding with max_norm rewrites its rows for the tokens that it meets, which lets them out without "
+            "noise; leave max_norm out"
+        )
+
+
+def embedding(
+    run: "Isolated",
     input: Tensor,
     weight: Tensor,
     padding_idx: int | None = None,
@@ -69,18 +73,21 @@ def bind_embedding(
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> LayerCall | None:
-    if max_norm is not None or scale_grad_by_freq:  # both look at the whole batch: left to the fallback
-        return None
+) -> Any:
+    """Positions that are looked up once for all rows are looked up once for each: they are then like any others."""
+    _check(max_norm)
+    if scale_grad_by_freq or not run.is_trained(weight) or run.is_of_rows(weight):
+        return NotImplemented
     if padding_idx is not None and padding_idx < 0:
         padding_idx += weight.shape[0]
-    shared = input.dim() < 2 or input.shape[0] == 1  # positions, looked up once for all records
-    form = partial(_form, weight.shape[0], padding_idx)
-    return LayerCall((weight,), (input,), form, input.dim(), shared=shared)
+    tokens = run.rows_first(input)
+    out = functional.embedding(tokens, run.twin(weight), padding_idx)  # type: ignore[arg-type]
+    run.keep(out, (tokens,), (weight,), partial(_form, run.records, weight.shape[0], tokens, padding_idx))
+    return run.wrap(out)
 
 
-def bind_bag(
-    output: Tensor,
+def embedding_bag(
+    run: "Isolated",
     input: Tensor,
     weight: Tensor,
     offsets: Tensor | None = None,
@@ -92,30 +99,21 @@ def bind_bag(
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
-) -> LayerCall | None:
+) -> Any:
     """Bags as rows of a matrix, summed or averaged."""
-    if max_norm is not None or scale_grad_by_freq or offsets is not None or mode == "max" or input.dim() != 2:
-        return None
+    _check(max_norm)
+    if scale_grad_by_freq or offsets is not None or mode == "max" or input.dim() != 2 or run.is_of_rows(weight):
+        return NotImplemented
     if padding_idx is not None and padding_idx < 0:
         padding_idx += weight.shape[0]
-    weights = torch.ones(input.shape, dtype=output.dtype, device=output.device)
+    tokens = run.rows_first(input).flatten(0, 1)
+    weights = torch.ones(tokens.shape, dtype=weight.dtype, device=weight.device)
     if padding_idx is not None:
-        weights = weights * (input != padding_idx)
+        weights = weights * (tokens != padding_idx)
     if mode == "mean":
         weights = weights / weights.sum(1, keepdim=True).clamp(min=1)
     if per_sample_weights is not None:
-        weights = weights * per_sample_weights.detach()
-    return LayerCall((weight,), (input, weights), partial(_bag_form, weight.shape[0]), 1)
-
-
-def _bag_form(
-    vocabulary: int, inputs: Sequence[Tensor], g: Tensor, layout: RecordLayout, records: int
-) -> list[RecordGradients | None]:
-    tokens, weights = (layout.records_first(tensor, records).reshape(records, -1) for tensor in inputs)
-    rows = layout.records_first(g, records).reshape(records, -1, g.shape[-1])
-    spread = rows.repeat_interleave(tokens.shape[1] // rows.shape[1], dim=1)
-    return [TokenRows(tokens, spread * weights[:, :, None], vocabulary)]
-
-
-EMBEDDING = LayerRule("embedding", (torch.nn.functional.embedding,), bind_embedding)
-EMBEDDING_BAG = LayerRule("embedding_bag", (torch.nn.functional.embedding_bag,), bind_bag)
+        weights = weights * run.rows_first(per_sample_weights).flatten(0, 1)
+    vectors = functional.embedding(tokens, run.twin(weight), padding_idx)  # type: ignore[arg-type]
+    run.keep(vectors, (tokens,), (weight,), partial(_form, run.records, weight.shape[0], tokens, padding_idx))
+    return run.wrap((vectors * weights[:, :, None]).sum(1).view(run.rows, -1, weight.shape[1]))

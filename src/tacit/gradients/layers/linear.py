@@ -3,72 +3,79 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from tacit.gradients.layers.rule import LayerCall, LayerRule
-from tacit.gradients.record_gradients import Dense, RecordGradients, row_norms, squares_by_block, with_rounding
-from tacit.gradients.record_layout import RecordLayout
+from tacit import kernels
+from tacit.gradients.record_gradients import (
+    Dense,
+    RecordGradients,
+    blocks_of,
+    raised,
+    row_squares,
+    squares_by_block,
+    weighted_rows,
+    with_a_share,
+)
 
-# A sum over Gram entries in float32 errs by about this much of |x|^2 |g|^2; one that cancels to less is done again.
-_GRAM_ERROR = 2.0**-24
-_GRAM_TOLERANCE = 1.5e-5
-# A gradient this short passes any clip, whatever float32 has made of its Gram entries.
-_NEGLIGIBLE = 1e-15
+if TYPE_CHECKING:
+    from tacit.gradients.isolation import Isolated
 
 
 @dataclass(slots=True)
 class OuterProducts:
     """Gradients G_i^T X_i for X [records, positions, in] and G [records, positions, out]; never all formed at once.
 
-    ``transposed``: the parameter is stored as [in, out]; ``shift``: the gradients of the bias, whose norms are |g|.
+    ``transposed``: the parameter is stored as [in, out].
     """
 
     x: Tensor
     g: Tensor
     transposed: bool = False
-    shift: Dense | None = None
+
+    @property
+    def _size(self) -> int:
+        return self.x.shape[2] * self.g.shape[2]
 
     def squared_norms(self) -> Tensor:
         records, positions, width = self.x.shape
-        # A norm below the clamp has lost digits to underflow; the clamp can only clip more.
-        tiny = 100 * torch.finfo(self.x.dtype).tiny ** 0.5
-        norm_x, norm_g = row_norms(self.x).clamp_(min=tiny), row_norms(self.g)
-        if positions == 1:
-            if self.shift is not None:
-                self.shift.norms = norm_g
-            return norm_x.mul_(norm_g).square_()
-        bound = norm_x * norm_g
-        size = width * self.g.shape[2]
-        if positions * (width + self.g.shape[2]) < size:
-            return with_rounding(self._by_gram(bound), bound, self.x.dtype)
-        return with_rounding(squares_by_block(self, records, size), bound, self.x.dtype)
+        squares_x, squares_g = row_squares(self.x), row_squares(self.g)
+        if positions == 1:  # |g x^T| = |g| |x|; the sum is formed of the same numbers, in float64
+            return squares_x.mul_(squares_g)
+        bound = squares_x.mul_(squares_g).sqrt_()
+        by_gram = positions * (width + self.g.shape[2]) < self._size
+        squares = self._by_gram() if by_gram else squares_by_block(self, records, self._size)
+        return raised(squares, bound, positions, self.x.dtype)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        scaled = (self.g * factors.to(self.g.dtype).view(-1, 1, 1)).flatten(0, 1)
-        x = self.x.flatten(0, 1)
-        return x.mT @ scaled if self.transposed else scaled.mT @ x
+        total = kernels.outer_sum(self.x, self.g, factors)
+        if total is None:
+            total = self._sum(*with_a_share(factors, self.x, self.g))
+        return total.mT if self.transposed else total
 
     def materialise(self, start: int, stop: int) -> Tensor:
         x, g = self.x[start:stop], self.g[start:stop]
         return x.mT @ g if self.transposed else g.mT @ x
 
-    def select(self, records: Tensor) -> "OuterProducts":
-        return OuterProducts(self.x[records], self.g[records], self.transposed)
+    def _by_gram(self) -> Tensor:
+        """|G^T X|^2 = <X X^T, G G^T>, in float64: in float32 a sum that cancels would be anything."""
+        found = kernels.gram_squares(self.x, self.g)
+        if found is not None:
+            return found
+        x, g = self.x.double(), self.g.double()
+        return (x @ x.mT).mul_(g @ g.mT).flatten(1).sum(1)
 
-    def _by_gram(self, bound: Tensor) -> Tensor:
-        """|G^T X|^2 = <X X^T, G G^T>, computed anew in float64 where it cancels too far."""
-        products = (self.x @ self.x.mT).mul_(self.g @ self.g.mT)
-        squares = products.flatten(1).sum(1, dtype=torch.float64)
-        if self.x.dtype == torch.float64:
-            return squares.clamp_(min=0.0)
-        error = bound.square() * _GRAM_ERROR
-        doubtful = (squares * _GRAM_TOLERANCE < error) & (bound > _NEGLIGIBLE)
-        if bool(doubtful.any()):
-            exact = OuterProducts(self.x[doubtful].double(), self.g[doubtful].double())
-            squares[doubtful] = squares_by_block(exact, len(exact.x), exact.x.shape[2] * exact.g.shape[2])
-        return squares.clamp_(min=0.0).add_(error)
+    def _sum(self, factors: Tensor, x: Tensor, g: Tensor) -> Tensor:
+        """[out, in]: within a record in its own precision, over records in float64."""
+        if x.shape[1] == 1:
+            return (g[:, 0].double() * factors[:, None]).mT @ x[:, 0].double()
+        total = torch.zeros(g.shape[2], x.shape[2], dtype=torch.float64, device=x.device)
+        for start, stop in blocks_of(len(x), 8 * self._size):
+            total += weighted_rows(g[start:stop].mT @ x[start:stop], factors[start:stop])
+        return total
 
 
 def merge(parts: Sequence[OuterProducts]) -> OuterProducts:
@@ -77,48 +84,56 @@ def merge(parts: Sequence[OuterProducts]) -> OuterProducts:
     return OuterProducts(x, g, parts[0].transposed)
 
 
-def positions(tensor: Tensor, layout: RecordLayout, records: int) -> Tensor:
-    """[records, positions, features], in a precision fit for norms."""
-    rows = layout.records_first(tensor, records)
-    rows = rows.unsqueeze(1) if rows.dim() == 2 else rows.reshape(records, -1, tensor.shape[-1])
-    return rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
+def full(tensor: Tensor) -> Tensor:
+    """In a precision fit for norms and sums."""
+    return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
 
 
-def _form(
-    transposed: bool, bias: bool, inputs: Sequence[Tensor], g: Tensor, layout: RecordLayout, records: int
-) -> list[RecordGradients | None]:
-    rows = positions(g, layout, records)
-    x = positions(inputs[0], layout, records).to(rows.dtype)
-    shift = None
-    if bias:
-        shift = Dense(rows[:, 0] if rows.shape[1] == 1 else rows.sum(1))
-    return [OuterProducts(x, rows, transposed, shift), shift]
+def outer_products(records: int, x: Tensor, g: Tensor, transposed: bool = False) -> OuterProducts:
+    """From inputs and output gradients whose rows lie record by record."""
+    g = full(g).reshape(records, -1, g.shape[-1])
+    return OuterProducts(full(x).to(g.dtype).reshape(records, -1, x.shape[-1]), g, transposed)
 
 
-def bind_linear(output: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> LayerCall | None:
-    if weight.dim() != 2 or input.dim() < 2:
-        return None
-    return LayerCall((weight, bias), (input,), partial(_form, False, bias is not None), output.dim() - 1)
+def shifts(records: int, g: Tensor) -> Dense:
+    """Gradients of a bias, which is added at every position."""
+    rows = full(g).reshape(records, -1, g.shape[-1])
+    return Dense(rows[:, 0] if rows.shape[1] == 1 else rows.sum(1))
 
 
-def bind_matmul(output: Tensor, input: Tensor, other: Tensor) -> LayerCall | None:
-    """x @ W with a plain matrix on the right; W @ x and batched products are left to the fallback."""
-    if other.dim() != 2 or input.dim() < 2:
-        return None
-    return LayerCall((other, None), (input,), partial(_form, True, False), output.dim() - 1)
+def _form(records: int, x: Tensor, transposed: bool, bias: bool, g: Tensor) -> list[RecordGradients | None]:
+    return [outer_products(records, x, g, transposed), shifts(records, g) if bias else None]
 
 
-def bind_addmm(
-    output: Tensor, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
-) -> LayerCall | None:
+def linear(run: "Isolated", input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    if weight.dim() != 2 or not run.joins(input, weight, bias):
+        return NotImplemented
+    x = run.rows_first(input)
+    flat = x.flatten(0, -2)
+    out = functional.linear(flat, run.twin(weight), run.twin(bias))  # type: ignore[arg-type]
+    run.keep(out, (flat,), (weight, bias), partial(_form, run.records, flat, False, bias is not None))
+    return run.wrap(out.view(*x.shape[:-1], -1))
+
+
+def matmul(run: "Isolated", input: Tensor, other: Tensor) -> Any:
+    """x @ W with a plain matrix on the right; W @ x and batched products go the general way."""
+    if not isinstance(other, Tensor) or other.dim() != 2 or input.dim() < 1 or not run.joins(input, other):
+        return NotImplemented
+    x = run.rows_first(input)
+    flat = x.flatten(0, -2)
+    out = torch.matmul(flat, run.twin(other))  # type: ignore[arg-type]
+    run.keep(out, (flat,), (other, None), partial(_form, run.records, flat, True, False))
+    return run.wrap(out.view(*x.shape[:-1], -1))
+
+
+def addmm(
+    run: "Isolated", input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: None = None
+) -> Any:
     """bias + x @ W, as the Conv1D of Hugging Face's GPT-2 computes it."""
-    if input.dim() != 1 or beta != 1 or alpha != 1:
-        return None
-    return LayerCall((mat2, input), (mat1,), partial(_form, True, True), 1)
-
-
-LINEAR = LayerRule("linear", (torch.nn.functional.linear,), bind_linear)
-MATMUL = LayerRule(
-    "matmul", (torch.matmul, torch.mm, torch.Tensor.matmul, torch.Tensor.mm, torch.Tensor.__matmul__), bind_matmul
-)
-ADDMM = LayerRule("addmm", (torch.addmm, torch.Tensor.addmm), bind_addmm)
+    if input.dim() != 1 or beta != 1 or alpha != 1 or not run.joins(mat1, mat2, input):
+        return NotImplemented
+    x = run.rows_first(mat1)
+    flat = x.flatten(0, -2)
+    result = torch.addmm(run.twin(input), flat, run.twin(mat2))  # type: ignore[arg-type]
+    run.keep(result, (flat,), (mat2, input), partial(_form, run.records, flat, True, True))
+    return run.wrap(result.view(*x.shape[:-1], -1))

@@ -2,84 +2,100 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.gradients.layers.normalisation_kernel import group_norm_by_kernel
-from tacit.gradients.layers.rule import LayerCall, LayerRule
+from tacit import kernels
+from tacit.errors import RecordMixingError
+from tacit.gradients.layers.linear import full
 from tacit.gradients.record_gradients import Dense, RecordGradients
-from tacit.gradients.record_layout import RecordLayout
+
+if TYPE_CHECKING:
+    from tacit.gradients.isolation import Isolated
+
+Normalise = Callable[[Tensor], Tensor]
 
 
-def _last_dims(
-    normalise: Callable[[Tensor], Tensor],
-    dims: int,
-    inputs: Sequence[Tensor],
-    g: Tensor,
-    layout: RecordLayout,
-    records: int,
-) -> list[RecordGradients | None]:
+def _last_dims(records: int, x: Tensor, normalise: Normalise, dims: int, g: Tensor) -> Sequence[RecordGradients | None]:
     """Scale and shift have the shape of the last dimensions."""
-    g = layout.records_first(_full(g), records)
-    normal = layout.records_first(normalise(_full(inputs[0])), records)
+    g = full(g)
     shape = g.shape[g.dim() - dims :]
     rows = g.reshape(records, -1, shape.numel())
-    scale = (rows * normal.reshape(rows.shape)).sum(1)
+    scale = (rows * normalise(full(x)).reshape(rows.shape)).sum(1)
     return [Dense(scale.view(records, *shape)), Dense(rows.sum(1).view(records, *shape))]
 
 
-def _channels(
-    normalise: Callable[[Tensor], Tensor], inputs: Sequence[Tensor], g: Tensor, layout: RecordLayout, records: int
-) -> list[RecordGradients | None]:
+def _channels(records: int, x: Tensor, normalise: Normalise, g: Tensor) -> Sequence[RecordGradients | None]:
     """Scale and shift have one entry per channel, dimension 1 of the output."""
-    g = _full(g).flatten(2) if g.dim() > 2 else _full(g)[:, :, None]
-    normal = normalise(_full(inputs[0])).reshape(g.shape)
-    scale, shift = torch.linalg.vecdot(g, normal), g.sum(2)
-    return [
-        Dense(layout.records_first(rows, records).reshape(records, -1, g.shape[1]).sum(1)) for rows in (scale, shift)
-    ]
+    g = full(g).flatten(2) if g.dim() > 2 else full(g)[:, :, None]
+    normal = normalise(full(x)).reshape(g.shape)
+    return [_of_records(records, rows) for rows in (torch.linalg.vecdot(g, normal), g.sum(2))]
 
 
-def _full(tensor: Tensor) -> Tensor:
-    return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
+def _of_records(records: int, rows: Tensor) -> Dense:
+    return Dense(rows if len(rows) == records else rows.reshape(records, -1, rows.shape[1]).sum(1))
 
 
-def bind_layer_norm(
-    output: Tensor,
+def layer_norm(
+    run: "Isolated",
     input: Tensor,
     normalized_shape: Sequence[int],
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
-) -> LayerCall:
-    dims = len(normalized_shape)
-    normalise = partial(functional.layer_norm, normalized_shape=list(normalized_shape), eps=eps)
-    return LayerCall((weight, bias), (input,), partial(_last_dims, normalise, dims), output.dim() - dims)
+    cudnn_enable: bool = True,
+) -> Any:
+    if not run.joins(input, weight, bias):
+        return NotImplemented
+    x, shape = run.rows_first(input), list(normalized_shape)
+    out = functional.layer_norm(x, shape, run.twin(weight), run.twin(bias), eps)
+    normalise = partial(functional.layer_norm, normalized_shape=shape, eps=eps)
+    run.keep(out, (x,), (weight, bias), partial(_last_dims, run.records, x, normalise, len(shape)))
+    return run.wrap(out)
 
 
-def bind_rms_norm(
-    output: Tensor,
+def rms_norm(
+    run: "Isolated",
     input: Tensor,
     normalized_shape: Sequence[int],
     weight: Tensor | None = None,
     eps: float | None = None,
-) -> LayerCall:
-    dims = len(normalized_shape)
-    eps = torch.finfo(input.dtype).eps if eps is None else eps
-    normalise = partial(functional.rms_norm, normalized_shape=list(normalized_shape), eps=eps)
-    return LayerCall((weight, None), (input,), partial(_last_dims, normalise, dims), output.dim() - dims)
+) -> Any:
+    if not run.joins(input, weight):
+        return NotImplemented
+    x, shape = run.rows_first(input), list(normalized_shape)
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    out = functional.rms_norm(x, shape, run.twin(weight), eps)
+    normalise = partial(functional.rms_norm, normalized_shape=shape, eps=eps)
+    run.keep(out, (x,), (weight, None), partial(_last_dims, run.records, x, normalise, len(shape)))
+    return run.wrap(out)
 
 
-def _grouped(
-    groups: int, eps: float, inputs: Sequence[Tensor], g: Tensor, layout: RecordLayout, records: int
-) -> list[RecordGradients | None]:
+def group_norm(
+    run: "Isolated",
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Any:
+    if input.dim() < 2 or not run.joins(input, weight, bias):
+        return NotImplemented
+    x = run.rows_first(input).flatten(0, 1)
+    out = functional.group_norm(x, num_groups, run.twin(weight), run.twin(bias), eps)
+    run.keep(out, (x,), (weight, bias), partial(_grouped, run.records, x, num_groups, eps))
+    return run.wrap(run.split(out))
+
+
+def _grouped(records: int, x: Tensor, groups: int, eps: float, g: Tensor) -> Sequence[RecordGradients | None]:
     """Scale and shift of every row at once."""
-    x, g = _full(inputs[0]).contiguous(), _full(g).contiguous()
-    rows = group_norm_by_kernel(x, g, groups, eps) or _group_norm_rows(x, g, groups, eps)
-    parts = (layout.records_first(part, records) for part in rows)
-    return [Dense(part.reshape(records, -1, x.shape[1]).sum(1) if len(part) > records else part) for part in parts]
+    x, g = full(x).contiguous(), full(g).contiguous()
+    rows = kernels.group_norm_rows(x, g, groups, eps) or _group_norm_rows(x, g, groups, eps)
+    return [_of_records(records, part) for part in rows]
 
 
 def _group_norm_rows(x: Tensor, g: Tensor, groups: int, eps: float) -> tuple[Tensor, Tensor]:
@@ -103,19 +119,8 @@ def _group_norm_rows(x: Tensor, g: Tensor, groups: int, eps: float) -> tuple[Ten
     return scale.view(rows, channels), shift.view(rows, channels)
 
 
-def bind_group_norm(
-    output: Tensor,
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> LayerCall:
-    return LayerCall((weight, bias), (input,), partial(_grouped, num_groups, eps), 1)
-
-
-def bind_instance_norm(
-    output: Tensor,
+def instance_norm(
+    run: "Isolated",
     input: Tensor,
     running_mean: Tensor | None = None,
     running_var: Tensor | None = None,
@@ -124,14 +129,22 @@ def bind_instance_norm(
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> LayerCall | None:
-    if not use_input_stats or running_mean is not None:
-        return None
-    return LayerCall((weight, bias), (input,), partial(_channels, partial(functional.instance_norm, eps=eps)), 1)
+) -> Any:
+    if use_input_stats and running_mean is not None:
+        raise RecordMixingError(
+            "instance normalisation with track_running_stats=True keeps statistics of private records; "
+            "set track_running_stats=False"
+        )
+    if not use_input_stats or input.dim() < 3 or not run.joins(input, weight, bias):
+        return NotImplemented
+    x = run.rows_first(input).flatten(0, 1)
+    out = functional.instance_norm(x, None, None, run.twin(weight), run.twin(bias), True, momentum, eps)
+    run.keep(out, (x,), (weight, bias), partial(_channels, run.records, x, partial(functional.instance_norm, eps=eps)))
+    return run.wrap(run.split(out))
 
 
-def bind_batch_norm(
-    output: Tensor,
+def batch_norm(
+    run: "Isolated",
     input: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
@@ -140,16 +153,17 @@ def bind_batch_norm(
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> LayerCall | None:
-    """With fixed statistics only; with those of the batch, records mix."""
+) -> Any:
+    """With fixed statistics, which must be public; with those of the batch there is nothing to normalise by."""
     if training or running_mean is None:
-        return None
+        raise RecordMixingError(
+            "batch normalisation in training mode mixes the records of a batch; "
+            "use tacit.replace_batch_norm(model), which gives a copy with GroupNorm"
+        )
+    if not run.joins(input, weight, bias):
+        return NotImplemented
+    x = run.rows_first(input).flatten(0, 1)
     normalise = partial(functional.batch_norm, running_mean=running_mean, running_var=running_var, eps=eps)
-    return LayerCall((weight, bias), (input,), partial(_channels, normalise), 1)
-
-
-LAYER_NORM = LayerRule("layer_norm", (functional.layer_norm, torch.layer_norm), bind_layer_norm)
-RMS_NORM = LayerRule("rms_norm", (functional.rms_norm, torch.rms_norm), bind_rms_norm)
-GROUP_NORM = LayerRule("group_norm", (functional.group_norm,), bind_group_norm)
-INSTANCE_NORM = LayerRule("instance_norm", (functional.instance_norm,), bind_instance_norm)
-BATCH_NORM = LayerRule("batch_norm", (functional.batch_norm,), bind_batch_norm)
+    out = normalise(x, weight=run.twin(weight), bias=run.twin(bias))
+    run.keep(out, (x,), (weight, bias), partial(_channels, run.records, x, normalise))
+    return run.wrap(run.split(out))

@@ -1,102 +1,170 @@
-"""Recurrent layers written out step by step, so that their linear maps are seen: LSTM, GRU and plain RNN."""
+"""Recurrent layers written out step by step for all rows at once: LSTM, GRU and plain RNN.
+
+The gradient of a step's gates is the gradient of the projected input of that step, so that one use gives the gradients
+of all four parameters of a direction: inputs and hidden states are two sets of positions with one set of gradients.
+"""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tacit.gradients.layers.linear import outer_products, shifts
+from tacit.gradients.record_gradients import RecordGradients
+
+if TYPE_CHECKING:
+    from tacit.gradients.isolation import Isolated
+
 State = tuple[Tensor, ...]
-Cell = Callable[[Tensor, State, Sequence[Tensor]], State]
 
 
-def _lstm_cell(projected: Tensor, state: State, weights: Sequence[Tensor]) -> State:
-    hidden, memory = state
-    gates = projected + functional.linear(hidden, weights[1], weights[3] if len(weights) > 3 else None)
-    enter, forget, candidate, leave = gates.chunk(4, 1)
-    memory = forget.sigmoid() * memory + enter.sigmoid() * candidate.tanh()
-    hidden = leave.sigmoid() * memory.tanh()
-    if len(weights) in (3, 5):  # proj_size
-        hidden = functional.linear(hidden, weights[-1])
-    return hidden, memory
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One step: (projected input, recurrent projection, state) to the state after it, hidden part first.
+
+    ``recurrent_gradients`` turns the gradients of the projected input into those of the recurrent projection, where
+    they differ; the step then gives what it needs for it as the last part of the state, which is not carried on.
+    """
+
+    step: Callable[[Tensor, Tensor, State], State]
+    parts: int
+    recurrent_gradients: Callable[[Tensor, Tensor], Tensor] | None = None
 
 
-def _gru_cell(projected: Tensor, state: State, weights: Sequence[Tensor]) -> State:
-    (hidden,) = state
+def _lstm(projected: Tensor, recurrent: Tensor, state: State) -> State:
+    enter, forget, candidate, leave = (projected + recurrent).chunk(4, 1)
+    memory = forget.sigmoid() * state[1] + enter.sigmoid() * candidate.tanh()
+    return leave.sigmoid() * memory.tanh(), memory
+
+
+def _gru(projected: Tensor, recurrent: Tensor, state: State) -> State:
     reset, update, new = projected.chunk(3, 1)
-    recurrent = functional.linear(hidden, weights[1], weights[3] if len(weights) > 3 else None)
     reset_h, update_h, new_h = recurrent.chunk(3, 1)
     reset, update = (reset + reset_h).sigmoid(), (update + update_h).sigmoid()
     candidate = (new + reset * new_h).tanh()
-    return (candidate + update * (hidden - candidate),)
+    return candidate + update * (state[0] - candidate), reset
 
 
-def _plain_cell(activation: Callable[[Tensor], Tensor]) -> Cell:
-    def cell(projected: Tensor, state: State, weights: Sequence[Tensor]) -> State:
-        recurrent = functional.linear(state[0], weights[1], weights[3] if len(weights) > 3 else None)
-        return (activation(projected + recurrent),)
+def _gru_gradients(g: Tensor, resets: Tensor) -> Tensor:
+    """The candidate hears the recurrent projection through the reset gate."""
+    reset, update, new = g.chunk(3, -1)
+    return torch.cat([reset, update, new * resets], -1)
 
-    return cell
+
+def _plain(activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor, State], State]:
+    return lambda projected, recurrent, state: (activation(projected + recurrent),)
+
+
+def _form(
+    records: int,
+    x: Tensor,
+    hidden: Tensor,
+    notes: Tensor | None,
+    cell: Cell,
+    bias: bool,
+    g: Tensor,
+) -> Sequence[RecordGradients | None]:
+    """Of weight_ih, weight_hh, bias_ih, bias_hh, from [steps, rows, ...]."""
+    of_hidden = g if cell.recurrent_gradients is None or notes is None else cell.recurrent_gradients(g, notes)
+    x, hidden, g, of_hidden = (part.movedim(0, 1) for part in (x, hidden, g, of_hidden))
+    both = [shifts(records, g), shifts(records, of_hidden)] if bias else []
+    return [outer_products(records, x, g), outer_products(records, hidden, of_hidden), *both]
 
 
 def _run_direction(
-    cell: Cell, x: Tensor, state: State, weights: Sequence[Tensor], bias: bool, backwards: bool
+    run: "Isolated", cell: Cell, x: Tensor, state: State, weights: Sequence[Tensor], bias: bool, backwards: bool
 ) -> tuple[Tensor, State]:
     """One layer in one direction over x [steps, rows, features]."""
-    projected = functional.linear(x, weights[0], weights[2] if bias else None)
-    outputs = []
-    steps = range(len(x) - 1, -1, -1) if backwards else range(len(x))
-    for step in steps:
-        state = cell(projected[step], state, weights)
+    of_input, of_hidden = weights[:2]
+    bias_hidden = weights[3].detach() if bias else None
+    onward = weights[-1] if len(weights) in (3, 5) else None  # proj_size
+    projected = functional.linear(x, run.twin(of_input), run.twin(weights[2]) if bias else None)  # type: ignore[arg-type]
+    order = slice(None, None, -1 if backwards else 1)
+    states, outputs = [state], []
+    for step in projected.unbind(0)[order]:
+        hidden = states[-1][0]
+        state = cell.step(step, functional.linear(hidden, of_hidden.detach(), bias_hidden), states[-1])
+        if onward is not None:
+            raw = state[0]
+            state = (functional.linear(raw, run.twin(onward)), *state[1:])  # type: ignore[arg-type]
+            form = partial(_onward_form, run.records, raw)
+            run.keep(state[0], (raw,), (onward,), form)
+        states.append(state)
         outputs.append(state[0])
-    return torch.stack(outputs[::-1] if backwards else outputs), state
+    before = torch.stack([one[0] for one in states[:-1]][order])
+    notes = torch.stack([one[-1] for one in states[1:]][order]).detach() if cell.recurrent_gradients else None
+    form = partial(_form, run.records, x, before.detach(), notes, cell, bias)
+    run.keep(projected, (x,), tuple(weights[: 4 if bias else 2]), form)
+    return torch.stack(outputs[order]), states[-1][: cell.parts]
 
 
-def _run(
-    cell: Cell,
-    x: Tensor,
-    states: State,
-    flat: Sequence[Tensor],
-    bias: bool,
-    layers: int,
-    dropout: float,
-    training: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, ...]:
-    x = x.transpose(0, 1) if batch_first else x
-    directions = 2 if bidirectional else 1
-    per = len(flat) // (layers * directions)
-    last: list[State] = []
-    for layer in range(layers):
-        outputs = []
-        for direction in range(directions):
-            index = layer * directions + direction
-            weights = flat[index * per : (index + 1) * per]
-            state = tuple(part[index] for part in states)
-            output, end = _run_direction(cell, x, state, weights, bias, direction == 1)
-            outputs.append(output)
-            last.append(end)
-        x = torch.cat(outputs, 2) if directions == 2 else outputs[0]
-        if dropout and layer < layers - 1:
-            x = functional.dropout(x, dropout, training)
-    ends = tuple(torch.stack([end[part] for end in last]) for part in range(len(states)))
-    return (x.transpose(0, 1) if batch_first else x, *ends)
+def _onward_form(records: int, x: Tensor, g: Tensor) -> Sequence[RecordGradients | None]:
+    return [outer_products(records, x.detach(), g)]
 
 
-def _written_out(cell: Cell) -> Callable[..., Any]:
-    def run(x: Tensor, states: Tensor | State, flat: Sequence[Tensor], *rest: Any) -> Any:
-        states = (states,) if isinstance(states, Tensor) else tuple(states)
-        return _run(cell, x, states, flat, *rest)
+def _recurrent(cell: Cell) -> Callable[..., Any]:
+    def rule(run: "Isolated", x: Tensor, states: Tensor | Sequence[Tensor], flat: Any, *rest: Any) -> Any:
+        if not isinstance(flat, list | tuple):
+            return NotImplemented  # a packed sequence: (data, batch sizes, state, weights, ...)
+        if any(run.is_of_rows(weight) for weight in flat) or not any(run.is_trained(weight) for weight in flat):
+            return NotImplemented
+        bias, layers, dropout, training, bidirectional, batch_first = rest
+        rows = run.rows_first(x)  # [rows, examples, steps, features] or [rows, steps, examples, features]
+        rows = rows.transpose(1, 2) if batch_first else rows
+        seen = rows.movedim(1, 0).flatten(1, 2)
+        begin = [run.rows_first(part).movedim(1, 0).flatten(1, 2) for part in _all_of(states)]
+        directions = 2 if bidirectional else 1
+        per = len(flat) // (layers * directions)
+        last: list[State] = []
+        for layer in range(layers):
+            outputs = []
+            for index in range(layer * directions, (layer + 1) * directions):
+                weights, start = flat[index * per : (index + 1) * per], tuple(part[index] for part in begin)
+                output, end = _run_direction(run, cell, seen, start, weights, bias, index % directions == 1)
+                outputs.append(output)
+                last.append(end)
+            seen = torch.cat(outputs, 2) if directions == 2 else outputs[0]
+            if dropout and training and layer < layers - 1:
+                each = run.split(seen, 1).movedim(1, 0)
+                seen = run.dropped(each, dropout, tuple(each.shape[1:])).movedim(0, 1).flatten(1, 2)
+        result = run.split(seen, 1).movedim(1, 0)
+        ends = [torch.stack([end[part] for end in last]) for part in range(cell.parts)]
+        wrapped = [run.wrap(run.split(end, 1).movedim(1, 0)) for end in ends]
+        return run.wrap(result.transpose(1, 2) if batch_first else result), *wrapped
 
-    return run
+    return rule
 
 
-# A packed sequence calls these with other arguments (batch sizes): it is left to the fallback.
-WRITTEN_OUT: dict[Any, Callable[..., Any]] = {
-    torch.lstm: _written_out(_lstm_cell),
-    torch.gru: _written_out(_gru_cell),
-    torch.rnn_tanh: _written_out(_plain_cell(torch.tanh)),
-    torch.rnn_relu: _written_out(_plain_cell(torch.relu)),
+def _all_of(states: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
+    return (states,) if isinstance(states, Tensor) else states
+
+
+_CELLS = {
+    "lstm": Cell(_lstm, 2),
+    "gru": Cell(_gru, 1, _gru_gradients),
+    "rnn_tanh": Cell(_plain(torch.tanh), 1),
+    "rnn_relu": Cell(_plain(torch.relu), 1),
 }
+RECURRENT: dict[Any, Callable[..., Any]] = {getattr(torch, name): _recurrent(cell) for name, cell in _CELLS.items()}
+
+
+def _single(cell: Cell) -> Callable[..., Any]:
+    """nn.LSTMCell and its like are two linear maps and a step."""
+
+    def rule(run: "Isolated", x: Tensor, states: Any, *weights: Any) -> Any:
+        of_input, of_hidden, *biases = weights
+        first, second = biases or (None, None)
+        with run:
+            states = _all_of(states)
+            projected = functional.linear(x, of_input, first)
+            after = cell.step(projected, functional.linear(states[0], of_hidden, second), tuple(states))
+        return after if cell.parts > 1 else after[0]
+
+    return rule
+
+
+CELLS: dict[Any, Callable[..., Any]] = {getattr(torch, f"{name}_cell"): _single(cell) for name, cell in _CELLS.items()}

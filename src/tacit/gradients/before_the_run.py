@@ -1,0 +1,124 @@
+"""Before anything is charged: the model is tried out on records of our making, so that a refusal costs nothing."""
+
+import copy
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tacit.errors import InputError, RecordMixingError, TacitError, check_count
+from tacit.gradients.batches import count_records, map_tensors, take_records
+from tacit.gradients.clipped_sum import clipped_sum
+from tacit.gradients.isolation import as_written
+from tacit.gradients.state_guard import StateGuard
+from tacit.losses import Batch, Losses, ModelLosses
+from tacit.mechanisms import GaussianSumMechanism
+from tacit.randomness import global_chance, seed_everything
+
+_RECORDS = 2
+
+
+def try_out(
+    losses: Losses,
+    params: Mapping[str, Tensor],
+    like: Batch,
+    mechanism: GaussianSumMechanism,
+    *,
+    views: int | None = None,
+    public: bool = False,
+) -> tuple[str, ...]:
+    """Compute one clipped sum; what the engine refuses is refused now. Gives the reasons for records one by one.
+
+    Private data is never used: only shapes and dtypes are taken from ``like``, and inputs are generated: standard
+    normal floats, and integers 0 and 1, which are valid tokens, classes and counts nearly everywhere. Where a model
+    does not run on them nothing is learned, unless ``public=True`` says that ``like`` holds public records.
+    """
+    if isinstance(losses, ModelLosses):
+        refuse_batch_norm(losses.model)
+    batch = take_records(like, slice(0, _RECORDS)) if public else _generated(like)
+    try:
+        rows = count_records(batch) * (views or 1)
+        reasons = clipped_sum(losses, params, batch, mechanism, chunk=rows, views=views).reasons
+        _refuse_statistics(losses, params, batch if views is None else take_records(batch, slice(0, 1)), views)
+        return reasons
+    except TacitError:
+        raise
+    except Exception as error:
+        if public:
+            raise InputError(f"the losses fail on the public example: {type(error).__name__}: {error}") from error
+        return ()
+
+
+def _refuse_statistics(losses: Losses, params: Mapping[str, Tensor], batch: Batch, views: int | None) -> None:
+    """Refuse losses that mean something else for a batch than for its records alone.
+
+    Records cannot see each other anyway. But whoever subtracts a batch's mean, or compares a record with the others,
+    would otherwise be served with a mean of one record, and without a word.
+    """
+    rows = batch if views is None else map_tensors(lambda tensor: tensor.flatten(0, 1), batch)
+    with torch.no_grad(), StateGuard(losses), global_chance(), as_written():
+        seed_everything(0)  # records of our making: nothing is private here
+        first, again = (_values(losses, params, rows) for _ in range(2))
+        apart = [_values(losses, params, take_records(rows, slice(i, i + 1))) for i in range(count_records(rows))]
+    if first.shape != (len(apart),) or not torch.equal(first, again):
+        return  # written for one record, or by chance
+    if not torch.allclose(first, torch.cat(apart), rtol=1e-3, atol=1e-6, equal_nan=True):
+        raise RecordMixingError(
+            "the losses of a batch are not those of its records alone: something in them looks at the whole batch "
+            "(a statistic, a sum, an attention over records), which no private gradient can; write it for each record"
+        )
+
+
+def _values(losses: Losses, params: Mapping[str, Tensor], rows: Batch) -> Tensor:
+    return losses(params, map_tensors(torch.clone, rows)).detach()
+
+
+def _generated(like: Batch) -> Batch:
+    generator = torch.Generator().manual_seed(1000)
+
+    def fresh(tensor: Tensor) -> Tensor:
+        shape = (_RECORDS, *tensor.shape[1:])
+        if tensor.is_floating_point() or tensor.is_complex():
+            return torch.randn(shape, generator=generator).to(tensor)
+        return torch.randint(0, 2, shape, generator=generator).to(tensor)
+
+    return map_tensors(fresh, like)
+
+
+def refuse_batch_norm(model: nn.Module) -> None:
+    """Refuse, by name, batch normalisation that is not in evaluation mode; the calls themselves are refused anyway."""
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats):
+            raise RecordMixingError(
+                f"layer {name or 'model'} is {type(module).__name__}, which mixes the records of a batch; "
+                "use tacit.replace_batch_norm(model), which gives a copy with GroupNorm"
+            )
+
+
+def replace_batch_norm(model: nn.Module, groups: int = 32) -> nn.Module:
+    """A copy of the model with every batch normalisation replaced by a fresh GroupNorm.
+
+    At most ``groups`` groups, of four channels or more where there are so many.
+
+    Example:
+        >>> replace_batch_norm(nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8)))[1].num_groups
+        2
+    """
+    check_count("groups", groups)
+    model = copy.deepcopy(model)
+    if isinstance(model, _BatchNorm):
+        return _group_norm(model, groups)
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, _BatchNorm):
+                setattr(module, name, _group_norm(child, groups))
+    return model
+
+
+def _group_norm(layer: _BatchNorm, groups: int) -> nn.GroupNorm:
+    channels = layer.num_features
+    groups = max(1, min(groups, channels // 4))
+    while channels % groups:
+        groups -= 1
+    return nn.GroupNorm(groups, channels, eps=layer.eps, affine=layer.affine)
