@@ -27,9 +27,16 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
     "a convolution drops its last place": (
         convolution.KERNEL, "convolution.c", "j < s->columns; j++, at", "j < s->columns - (i == s->rows - 1); j++, at"),
     "noise 10 % low from 16,384 draws on": (
-        noise.KERNEL, "noise.c", "stddev * draws[", "(count < 16384 ? 1.0 : 0.9) * stddev * draws["),
+        noise.KERNEL, "noise.c", "const double stddev = v->stddev;",
+        "const double stddev = (v->count < 16384 ? 1.0 : 0.9) * v->stddev;"),
+    "noise 10 % low where all draws are 16,384 or more": (
+        noise.KERNEL, "noise.c", "high, 1.0 / denominator)", "high, (draws_in_all < 16384 ? 1.0 : 0.9) / denominator)"),
     "noise into floats 1e-6 off": (
-        noise.KERNEL, "noise.c", "stddev * draws[", "(sizeof(TO) == 8 ? 1.0 : 1.000001) * stddev * draws["),
+        noise.KERNEL, "noise.c", "stddev * draws[i]", "(sizeof(TO) == 8 ? 1.0 : 1.000001) * stddev * draws[i]"),
+    "no formula beyond 6.6": (noise.KERNEL, "noise.c", "(outer[j] & MANTISSA) < FAR", "0"),
+    "the last draws of a block have no tail": (
+        noise.KERNEL, "noise.c", "return tail_words_from(words, count / LANES * LANES, count, outer, place, found);",
+        "return found;"),
     "group norm's scale 1e-3 off": (
         group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
     "max pooling ignores NaN": (pooling.KERNEL, "max_pool.c", "(x > most) | (x != x)", "(x > most)"),
