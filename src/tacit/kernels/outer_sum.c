@@ -13,6 +13,8 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+static long least(long a, long b) { return a < b ? a : b; }
+
 #if defined(__AVX512F__) || defined(TACIT_WIDE)
 #define BYTES 64
 #define OUTS 8
@@ -26,11 +28,13 @@
 #define DEPTH 256       /* lines at a time: one panel of x stays in the first-level cache, a block of g in the second */
 #define BLOCK 6         /* panels of g that are one thread's next piece of work ... */
 #define CHUNK 32        /* ... together with so many of x */
-#define MOST 2048       /* outputs and inputs at a time: the copies take at most 8 MB */
+#define PARTS 16        /* so many times DEPTH lines between two waits of the threads for each other ... */
+#define ROOM (8L << 20) /* ... or copies of so many bytes */
+#define MOST 2048       /* outputs and inputs at a time */
 #define FEW_POSITIONS 8 /* up to here the double sum of a record costs less than adding it to the others would */
 
-typedef double Doubles __attribute__((vector_size(BYTES)));
-typedef float Floats __attribute__((vector_size(BYTES)));
+typedef double Doubles __attribute__((vector_size(BYTES), aligned(8)));
+typedef float Floats __attribute__((vector_size(BYTES), aligned(4)));
 
 typedef struct {
     long line; /* of the first position, in x and g; the others follow */
@@ -40,7 +44,7 @@ typedef struct {
 
 typedef struct { /* the lines that are added in one go, and the part of the result that they are added to */
     const Run *runs;
-    long count, depth;
+    long count, depth, before; /* runs, lines, and the room of the parts before in lines */
     const float *x, *g; /* at the part's first column */
     long in, out;       /* from one line to the next */
     long ins, outs;
@@ -139,34 +143,41 @@ INLINE void add_floats(const Part *p, const float *x, const float *g, double *to
 BY_OUTS(tile_by_doubles, add_doubles, double)
 BY_OUTS(tile_by_floats, add_floats, float)
 
-/* ---- a part: all threads copy, then all threads compute ---- */
+/* ---- several parts: all threads copy, then all threads compute; they wait for each other once ---- */
 
-#define ADD_PART(NAME, TYPE, WIDTH, COPY_LINES, ADD_TILE, SCALED)                                                  \
-    static void NAME(const Part *p, TYPE *x, TYPE *g, int threads) {                                               \
-        const long x_panels = (p->ins + WIDTH - 1) / WIDTH, g_panels = (p->outs + OUTS - 1) / OUTS;                \
+/* The parts are for the same outputs and inputs. `room` holds the panels of x of the first part, those of g, and so on. */
+#define ADD_PARTS(NAME, TYPE, WIDTH, COPY_LINES, ADD_TILE, SCALED)                                                 \
+    static void NAME(const Part *parts, long count, TYPE *room, int threads) {                                     \
+        const long x_panels = (parts->ins + WIDTH - 1) / WIDTH, g_panels = (parts->outs + OUTS - 1) / OUTS;        \
         const long blocks = (g_panels + BLOCK - 1) / BLOCK, chunks = (x_panels + CHUNK - 1) / CHUNK;               \
+        const long line = x_panels * WIDTH + g_panels * OUTS; /* numbers to copy */                                \
         _Pragma("omp parallel num_threads(threads) if (threads > 1)")                                              \
         {                                                                                                          \
-            _Pragma("omp for schedule(static) nowait")                                                             \
-            for (long j = 0; j < x_panels; j++)                                                                    \
-                COPY_LINES(p, p->x + j * WIDTH, p->in, p->ins - j * WIDTH, WIDTH, 0, x + j * WIDTH * p->depth);    \
-            _Pragma("omp for schedule(static)")                                                                    \
-            for (long i = 0; i < g_panels; i++)                                                                    \
-                COPY_LINES(p, p->g + i * OUTS, p->out, p->outs - i * OUTS, OUTS, SCALED, g + i * OUTS * p->depth); \
-            _Pragma("omp for schedule(dynamic) collapse(2)")                                                       \
+            _Pragma("omp for schedule(static) collapse(2)")                                                        \
+            for (long part = 0; part < count; part++)                                                              \
+                for (long k = 0; k < x_panels + g_panels; k++) {                                                   \
+                    const Part *p = parts + part;                                                                  \
+                    TYPE *x = room + p->before * line, *g = x + x_panels * WIDTH * p->depth;                       \
+                    long j = k * WIDTH, i = (k - x_panels) * OUTS;                                                 \
+                    if (k < x_panels) COPY_LINES(p, p->x + j, p->in, p->ins - j, WIDTH, 0, x + j * p->depth);      \
+                    else COPY_LINES(p, p->g + i, p->out, p->outs - i, OUTS, SCALED, g + i * p->depth);             \
+                }                                                                                                  \
+            _Pragma("omp for schedule(dynamic) collapse(2) nowait")                                                \
             for (long block = 0; block < blocks; block++)                                                          \
                 for (long chunk = 0; chunk < chunks; chunk++)                                                      \
-                    for (long j = chunk * CHUNK; j < x_panels && j < (chunk + 1) * CHUNK; j++)                     \
-                        for (long i = block * BLOCK; i < g_panels && i < (block + 1) * BLOCK; i++) {               \
-                            long rows = p->outs - i * OUTS < OUTS ? p->outs - i * OUTS : OUTS;                     \
-                            ADD_TILE(p, x + j * WIDTH * p->depth, g + i * OUTS * p->depth,                         \
-                                     p->to + i * OUTS * p->in + j * WIDTH, p->ins - j * WIDTH, rows);              \
-                        }                                                                                          \
+                    for (const Part *p = parts; p < parts + count; p++) {                                          \
+                        const TYPE *x = room + p->before * line, *g = x + x_panels * WIDTH * p->depth;             \
+                        for (long j = chunk * CHUNK; j < x_panels && j < (chunk + 1) * CHUNK; j++)                 \
+                            for (long i = block * BLOCK; i < g_panels && i < (block + 1) * BLOCK; i++)             \
+                                ADD_TILE(p, x + j * WIDTH * p->depth, g + i * OUTS * p->depth,                     \
+                                         p->to + i * OUTS * p->in + j * WIDTH, p->ins - j * WIDTH,                 \
+                                         least(OUTS, p->outs - i * OUTS));                                         \
+                    }                                                                                              \
         }                                                                                                          \
     }
 
-ADD_PART(add_part_by_doubles, double, DOUBLES, copy_doubles, tile_by_doubles, 1)
-ADD_PART(add_part_by_floats, float, FLOATS, copy_floats, tile_by_floats, 0)
+ADD_PARTS(add_by_doubles, double, DOUBLES, copy_doubles, tile_by_doubles, 1)
+ADD_PARTS(add_by_floats, float, FLOATS, copy_floats, tile_by_floats, 0)
 
 /* ---- which lines ---- */
 
@@ -187,26 +198,45 @@ static long next_runs(const double *factors, long records, long positions, long 
     return count;
 }
 
-static long least(long a, long b) { return a < b ? a : b; }
+typedef struct {
+    Part parts[PARTS];
+    Run runs[PARTS][DEPTH];
+} Plan;
+
+/* The parts that the copies have room for; returns how many. */
+static long next_parts(const double *factors, long records, long positions, long *at, long most, Plan *plan) {
+    long count = 0;
+    for (long before = 0; count < most; count++) {
+        Part *p = plan->parts + count;
+        p->runs = plan->runs[count], p->before = before;
+        p->count = next_runs(factors, records, positions, at, plan->runs[count], &p->depth);
+        if (p->count == 0) break;
+        before += (p->depth + 15) / 16 * 16; /* so that every part starts a cache line */
+    }
+    return count;
+}
 
 /* to [out, in]; 0, or 1 where memory is short */
 int tacit_outer_sum(const float *x, const float *g, const double *factors, long records, long positions, long in,
                     long out, double *to, int threads) {
-    long most_lines = least(DEPTH, records * positions);
-    size_t x_room = (size_t)((least(in, MOST) + FLOATS) * most_lines), g_room = (size_t)((least(out, MOST) + OUTS) * most_lines);
-    double *room = aligned_alloc(64, (sizeof(double) * (x_room + g_room) + 127) / 64 * 64);
-    if (room == NULL) return 1;
-    Run runs[DEPTH];
-    Part p = {.runs = runs, .in = in, .out = out, .first = 1};
-    for (long at = 0; (p.count = next_runs(factors, records, positions, &at, runs, &p.depth)) > 0; p.first = 0)
+    const long size = positions <= FEW_POSITIONS ? sizeof(double) : sizeof(float);
+    const long line = size * (least(in, MOST) + FLOATS + least(out, MOST) + OUTS), fit = ROOM / (DEPTH * line);
+    const long most = fit < 1 ? 1 : least(fit, PARTS), lines = least(most * DEPTH, records * positions + 16 * most);
+    void *room = aligned_alloc(64, (size_t)(line * lines / 64 + 1) * 64);
+    Plan *plan = malloc(sizeof *plan);
+    long count, first = 1;
+    for (long at = 0; room && plan && (count = next_parts(factors, records, positions, &at, most, plan)); first = 0)
         for (long i = 0; i < out; i += MOST)
             for (long j = 0; j < in; j += MOST) {
-                p.x = x + j, p.g = g + i, p.to = to + i * in + j;
-                p.ins = least(MOST, in - j), p.outs = least(MOST, out - i);
-                if (positions <= FEW_POSITIONS) add_part_by_doubles(&p, room, room + (x_room + 7) / 8 * 8, threads);
-                else add_part_by_floats(&p, (float *)room, (float *)(room + (x_room + 7) / 8 * 8), threads);
+                for (Part *p = plan->parts; p < plan->parts + count; p++) {
+                    p->x = x + j, p->g = g + i, p->to = to + i * in + j, p->in = in, p->out = out;
+                    p->ins = least(MOST, in - j), p->outs = least(MOST, out - i), p->first = first && p == plan->parts;
+                }
+                if (positions <= FEW_POSITIONS) add_by_doubles(plan->parts, count, room, threads);
+                else add_by_floats(plan->parts, count, room, threads);
             }
-    if (p.first) memset(to, 0, sizeof(double) * (size_t)(in * out));
-    free(room);
-    return 0;
+    if (room && plan && first) memset(to, 0, sizeof(double) * (size_t)(in * out));
+    int failed = !room || !plan;
+    free(room), free(plan);
+    return failed;
 }

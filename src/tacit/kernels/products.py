@@ -56,6 +56,7 @@ _SHAPES = [  # records, positions, in, out, threads: both ways of adding, tails 
     (5, 9, 19, 31, 1),
     (3, 90, 17, 6, 1),
     (3, 523, 5, 2, 1),
+    (40, 13, 5, 7, 1),
     (2, 1, 2050, 5, 1),
     (1, 9, 1, 2050, 1),
     (1, 9, 3, 40, 1),
