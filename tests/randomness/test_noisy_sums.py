@@ -2,9 +2,6 @@
 
 import ctypes
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +9,8 @@ import torch
 from scipy import special, stats
 
 from tacit.kernels import library
-from tacit.randomness import Randomness, noisy_sums
+from tacit.kernels.noise import KERNEL
+from tacit.randomness import Randomness, streams
 from tacit.randomness.inverse_normal import to_normals
 
 needs_kernel = pytest.mark.skipif(library() is None, reason="no compiler")
@@ -21,8 +19,8 @@ needs_kernel = pytest.mark.skipif(library() is None, reason="no compiler")
 @pytest.fixture(params=["kernel", "pytorch"])
 def path(request, monkeypatch):
     if request.param == "pytorch":
-        monkeypatch.setattr(noisy_sums, "_kernels", dict)
-    elif not noisy_sums._kernels():
+        monkeypatch.setattr(streams, "add_noise_by_kernel", lambda *arguments: False)
+    elif KERNEL.calls() is None:
         pytest.skip("no compiler")
     return request.param
 
@@ -115,29 +113,3 @@ def test_threads_change_nothing():
     finally:
         torch.set_num_threads(before)
     assert (found[0] == found[1]).all()
-
-
-def run_python(code, **environment):
-    command = [sys.executable, "-W", "error", "-c", code]
-    return subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, check=True
-    ).stdout.strip()
-
-
-SHOW = "from tacit.kernels import library; print(library())"
-
-
-def test_it_can_be_switched_off():
-    assert run_python(SHOW, TACIT_KERNELS="off") == "None"
-
-
-def test_no_compiler_and_unsafe_folders_mean_no_kernel(tmp_path):
-    assert run_python(SHOW, PATH=str(tmp_path)) == "None"
-    folder = tmp_path / "tacit" / "kernels"
-    folder.mkdir(parents=True)
-    folder.chmod(0o777)
-    assert run_python(SHOW, XDG_CACHE_HOME=str(tmp_path)) == "None"
-
-
-def test_a_kernel_that_does_not_agree_is_not_used():
-    assert not noisy_sums._agrees(lambda *arguments: None)

@@ -11,6 +11,7 @@ import typer
 from tacit import __version__
 from tacit.commands import account, audit, calibrate, demo, ledger, predict, release, report, reproduce, schema, train
 from tacit.errors import TacitError
+from tacit.kernels import status
 
 app = typer.Typer(
     name="tacit",
@@ -35,7 +36,7 @@ app.add_typer(ledger.app, name="ledger")
 
 def _version(shown: bool) -> None:
     if shown:
-        typer.echo(f"tacit {__version__}")
+        typer.echo(f"tacit {__version__}\n{status()}")
         raise typer.Exit
 
 

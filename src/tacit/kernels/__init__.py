@@ -1,5 +1,58 @@
-"""Small C kernels, compiled on first use where there is a compiler; without one PyTorch does the same, more slowly."""
+"""Small C kernels, compiled on first use where there is a compiler; without one PyTorch does the same, more slowly.
+
+Each is compared with PyTorch when it is first asked for and left out if it differs (``checks``). A function here
+answers None (or False) where its kernel is off or does not suit the arguments: the caller then asks PyTorch. Names that
+need PyTorch are loaded on first use, so that ``status`` can be asked without it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tacit.kernels.library import library
+from tacit.kernels.state import status
 
-__all__ = ["library"]
+__all__ = [
+    "KernelWarning",
+    "add_noise",
+    "clip_factors",
+    "convolution_rows",
+    "group_norm_rows",
+    "library",
+    "linear_squares",
+    "max_pool",
+    "outer_sum",
+    "row_squares",
+    "status",
+    "weighted_rows",
+]
+
+_HOME = {
+    "KernelWarning": "checks",
+    "add_noise": "noise",
+    "clip_factors": "linear",
+    "convolution_rows": "convolution",
+    "group_norm_rows": "group_norm",
+    "linear_squares": "linear",
+    "max_pool": "pooling",
+    "outer_sum": "products",
+    "row_squares": "rows",
+    "weighted_rows": "rows",
+}
+
+if TYPE_CHECKING:  # the same names for type checkers
+    from tacit.kernels.checks import KernelWarning
+    from tacit.kernels.convolution import convolution_rows
+    from tacit.kernels.group_norm import group_norm_rows
+    from tacit.kernels.linear import clip_factors, linear_squares
+    from tacit.kernels.noise import add_noise
+    from tacit.kernels.pooling import max_pool
+    from tacit.kernels.products import outer_sum
+    from tacit.kernels.rows import row_squares, weighted_rows
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

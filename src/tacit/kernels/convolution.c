@@ -4,7 +4,6 @@
    times channels. So gradient[o, ki, :] = sum over places (i, j) of g[o, i, j] * image[i * stride + ki, j * stride ...],
    a product of matrices that reads the image where it is. Gradients come as [out, kernel height, kernel width, in]. */
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,17 +90,7 @@ static void gradient_of_one(const Shape *s, const float *image, const float *g, 
     }
 }
 
-static double square_sum(const float *row, long count) {
-    double total = 0.0;
-    for (long first = 0; first < count; first += 1024) { /* as tacit.gradients.row_norms: runs in single precision */
-        Vector part = {0};
-        long last = first + 1024 < count ? first + 1024 : count, i = first;
-        for (; i + LANES <= last; i += LANES) part += *(const Vector *)(row + i) * *(const Vector *)(row + i);
-        for (int lane = 0; lane < LANES; lane++) total += (double)part[lane];
-        for (; i < last; i++) total += (double)row[i] * (double)row[i];
-    }
-    return total;
-}
+double tacit_square_sum(const float *row, long count); /* rows.c: in double precision throughout */
 
 /* 0, or 1 where memory is short */
 int tacit_convolution(const float *images, const float *gs, long records, const long *shape, float *gradients,
@@ -124,7 +113,7 @@ int tacit_convolution(const float *images, const float *gs, long records, const 
             turn_image(&s, images + r * s.in * s.height * s.width, image);
             turn_gradient(&s, gs + r * s.out * places, image + room);
             gradient_of_one(&s, image, image + room, gradients + r * size);
-            squares[r] = square_sum(gradients + r * size, size);
+            squares[r] = tacit_square_sum(gradients + r * size, size);
         }
         free(image);
     }

@@ -17,6 +17,18 @@ static double square_sum(const float *restrict row, long count) {
     return total <= FLT_MAX ? total : INFINITY;
 }
 
+double tacit_square_sum(const float *row, long count); /* rows.c */
+
+/* squares[record * stride] = |g|^2 |x|^2 for the weight and the next one |g|^2 for the bias, without that limit */
+void tacit_linear_row_squares(const float *x, const float *g, long records, long in, long out, double *squares,
+                              long stride) {
+    for (long r = 0; r < records; r++) {
+        double of_g = tacit_square_sum(g + r * out, out);
+        squares[r * stride] = of_g * tacit_square_sum(x + r * in, in);
+        squares[r * stride + 1] = of_g;
+    }
+}
+
 /* squares[record * stride] = |g|^2 |x|^2 for the weight, and the next one |g|^2 for the bias */
 void tacit_linear_squares(const float *x, const float *g, long records, long in, long out, double *squares, long stride) {
     for (long r = 0; r < records; r++) {

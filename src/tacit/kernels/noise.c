@@ -68,6 +68,25 @@ static void key_stream(const Stream *s, uint64_t first, uint64_t *words, long bl
             _mm512_storeu_si512(words + 2 * (at + 4 * i), _mm512_aesenclast_epi128(state[i], key));
     }
 }
+#elif defined(__VAES__) && defined(__AVX2__)
+static void key_stream(const Stream *s, uint64_t first, uint64_t *words, long blocks) {
+    const __m256i swap = _mm256_broadcastsi128_si256(_mm_set_epi8(8, 9, 10, 11, 12, 13, 14, 15, 7, 6, 5, 4, 3, 2, 1, 0));
+    const __m256i next = _mm256_set_epi64x(2, 0, 2, 0);
+    const long long low = (long long)s->stretch, n = (long long)first;
+    __m256i counter = _mm256_set_epi64x(n + 1, low, n, low);
+    for (long at = 0; at < blocks; at += GROUP / 2) {
+        __m256i state[GROUP / 4], key = _mm256_broadcastsi128_si256(s->round[0]);
+        for (int i = 0; i < GROUP / 4; i++, counter = _mm256_add_epi64(counter, next))
+            state[i] = _mm256_xor_si256(_mm256_shuffle_epi8(counter, swap), key);
+        for (int r = 1; r < ROUNDS; r++) {
+            key = _mm256_broadcastsi128_si256(s->round[r]);
+            for (int i = 0; i < GROUP / 4; i++) state[i] = _mm256_aesenc_epi128(state[i], key);
+        }
+        key = _mm256_broadcastsi128_si256(s->round[ROUNDS]);
+        for (int i = 0; i < GROUP / 4; i++)
+            _mm256_storeu_si256((__m256i *)(words + 2 * (at + 2 * i)), _mm256_aesenclast_epi128(state[i], key));
+    }
+}
 #else
 static void key_stream(const Stream *s, uint64_t first, uint64_t *words, long blocks) {
     for (long at = 0; at < blocks; at += 8) {
@@ -155,18 +174,55 @@ INLINE double with_sign(double size, uint64_t word) {
     return as_double(as_bits(size) | (~word & 0x8000000000000000ULL));
 }
 
-/* At most BLOCK draws. */
-static void normals(const uint64_t *restrict words, double *restrict draws, long count) {
-    uint64_t outer[BLOCK];
-    double size[BLOCK];
-    int32_t place[BLOCK];
-    long found = 0;
-    for (long i = 0; i < count; i++) draws[i] = with_sign(central(0.5 - 0x1p-54 - half_uniform(words[i])), words[i]);
-    for (long i = 0; i < count; i++) {
-        place[found] = (int32_t)i;
+/* Collect the words whose draws lie in the tail, and their places; both have room for LANES more. Returns how many. */
+#define LANES 4
+
+INLINE long tail_words_from(const uint64_t *words, long first, long count, uint64_t *outer, int64_t *place, long found) {
+    for (long i = first; i < count; i++) {
+        place[found] = i, outer[found] = words[i];
         found += (words[i] & MANTISSA) < OUTER;
     }
-    for (long j = 0; j < found; j++) outer[j] = words[place[j]];
+    return found;
+}
+
+#ifdef __AVX2__
+/* for each set of four lanes, those in front, as pairs of half words */
+#define MOVE(a, b, c, d) {2 * a, 2 * a + 1, 2 * b, 2 * b + 1, 2 * c, 2 * c + 1, 2 * d, 2 * d + 1}
+static const int32_t FRONT[16][8] = {
+    MOVE(0, 1, 2, 3), MOVE(0, 1, 2, 3), MOVE(1, 0, 2, 3), MOVE(0, 1, 2, 3), MOVE(2, 0, 1, 3), MOVE(0, 2, 1, 3),
+    MOVE(1, 2, 0, 3), MOVE(0, 1, 2, 3), MOVE(3, 0, 1, 2), MOVE(0, 3, 1, 2), MOVE(1, 3, 0, 2), MOVE(0, 1, 3, 2),
+    MOVE(2, 3, 0, 1), MOVE(0, 2, 3, 1), MOVE(1, 2, 3, 0), MOVE(0, 1, 2, 3),
+};
+
+static long tail_words(const uint64_t *words, long count, uint64_t *outer, int64_t *place) {
+    const __m256i mantissa = _mm256_set1_epi64x((long long)MANTISSA), border = _mm256_set1_epi64x((long long)OUTER);
+    const __m256i next = _mm256_set1_epi64x(LANES);
+    __m256i here = _mm256_set_epi64x(3, 2, 1, 0);
+    long found = 0;
+    for (long i = 0; i + LANES <= count; i += LANES, here = _mm256_add_epi64(here, next)) {
+        __m256i some = _mm256_loadu_si256((const __m256i *)(words + i));
+        __m256i below = _mm256_cmpgt_epi64(border, _mm256_and_si256(some, mantissa));
+        unsigned lanes = (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(below));
+        __m256i order = _mm256_loadu_si256((const __m256i *)FRONT[lanes]);
+        _mm256_storeu_si256((__m256i *)(outer + found), _mm256_permutevar8x32_epi32(some, order));
+        _mm256_storeu_si256((__m256i *)(place + found), _mm256_permutevar8x32_epi32(here, order));
+        found += __builtin_popcount(lanes);
+    }
+    return tail_words_from(words, count / LANES * LANES, count, outer, place, found);
+}
+#else
+static long tail_words(const uint64_t *words, long count, uint64_t *outer, int64_t *place) {
+    return tail_words_from(words, 0, count, outer, place, 0);
+}
+#endif
+
+/* At most BLOCK draws. */
+static void normals(const uint64_t *restrict words, double *restrict draws, long count) {
+    uint64_t outer[BLOCK + LANES];
+    int64_t place[BLOCK + LANES];
+    double size[BLOCK];
+    for (long i = 0; i < count; i++) draws[i] = with_sign(central(0.5 - 0x1p-54 - half_uniform(words[i])), words[i]);
+    long found = tail_words(words, count, outer, place);
     for (long j = 0; j < found; j++) size[j] = with_sign(tail(half_uniform(outer[j]) + 0x1p-54), outer[j]);
     for (long j = 0; j < found; j++) draws[place[j]] = size[j];
     for (long j = 0; j < found; j++)
@@ -179,27 +235,62 @@ void tacit_normals(const uint64_t *words, double *draws, long count) {
     for (long at = 0; at < count; at += BLOCK) normals(words + at, draws + at, count - at < BLOCK ? count - at : BLOCK);
 }
 
-/* out[i] = (sum[i] + stddev * draw[first + i]) / denominator, rounded once to the type of out */
-#define ADD_NOISE(NAME, FROM, TO)                                                                              \
-    void NAME(const uint8_t *key, const uint8_t *counter, long first, const FROM *sum, TO *out, long count,    \
-              double stddev, double denominator, int threads) {                                                \
-        Stream s;                                                                                              \
-        open_stream(&s, key, counter);                                                                         \
-        long odd = first & 1, blocks = (count + odd + BLOCK - 1) / BLOCK;                                      \
-        _Pragma("omp parallel for num_threads(threads) schedule(static) if (threads > 1)")                     \
-        for (long b = 0; b < blocks; b++) {                                                                    \
-            uint64_t words[BLOCK + 2 * GROUP];                                                                   \
-            double draws[BLOCK];                                                                               \
-            long low = b * BLOCK, high = low + BLOCK < count + odd ? low + BLOCK : count + odd;                \
-            key_stream(&s, (uint64_t)(first / 2 + low / 2), words, (high - low + 1) / 2);                      \
-            normals(words, draws, high - low);                                                                 \
-            for (long i = low < odd ? odd : low; i < high; i++)                                                \
-                out[i - odd] = (TO)(((double)sum[i - odd] + stddev * draws[i - low]) / denominator);           \
-        }                                                                                                      \
-        close_stream(&s);                                                                                      \
-    }
+typedef struct {
+    const void *sum;
+    void *out;
+    long first, count; /* the draws that are its own */
+    long single;       /* 1 if the sum is of floats, 2 if the result is, 3 if both are, 0 if none */
+    double stddev;
+} Vector;
 
-ADD_NOISE(tacit_add_noise_float_to_float, float, float)
-ADD_NOISE(tacit_add_noise_float_to_double, float, double)
-ADD_NOISE(tacit_add_noise_double_to_float, double, float)
-ADD_NOISE(tacit_add_noise_double_to_double, double, double)
+/* out[i] = (sum[i] + stddev * draw[i]) * inverse, rounded once to the type of out: a division would take twice as long */
+#define ADD_DRAWS(FROM, TO)                                                                                    \
+    do {                                                                                                       \
+        const FROM *restrict sum = (const FROM *)v->sum + (from - v->first);                                   \
+        TO *restrict out = (TO *)v->out + (from - v->first);                                                   \
+        for (long i = 0; i < count; i++) out[i] = (TO)(((double)sum[i] + stddev * draws[i]) * inverse);        \
+    } while (0)
+
+/* The draws from `low` to `high` to the part of the vector that they belong to. */
+static void add_to(const Vector *v, const double *restrict draws, long low, long high, double inverse) {
+    long from = low > v->first ? low : v->first, to = high < v->first + v->count ? high : v->first + v->count;
+    const long count = to - from;
+    const double stddev = v->stddev;
+    draws += from - low;
+    switch (v->single) {
+    case 0: ADD_DRAWS(double, double); return;
+    case 1: ADD_DRAWS(float, double); return;
+    case 2: ADD_DRAWS(double, float); return;
+    default: ADD_DRAWS(float, float); return;
+    }
+}
+
+/* The last vector that starts at or before this draw. */
+static long vector_of(const Vector *vectors, long count, long draw) {
+    long low = 0, high = count;
+    while (high - low > 1) {
+        long middle = (low + high) / 2;
+        if (vectors[middle].first <= draw) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+/* All vectors in one call, so that many small ones cost no more than a large one; they follow each other in the stream. */
+void tacit_add_noise(const uint8_t *key, const uint8_t *counter, const Vector *vectors, long count, double denominator,
+                     int threads) {
+    Stream s;
+    open_stream(&s, key, counter);
+    long draws_in_all = count > 0 ? vectors[count - 1].first + vectors[count - 1].count : 0;
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (long low = 0; low < draws_in_all; low += BLOCK) {
+        uint64_t words[BLOCK + 2 * GROUP];
+        double draws[BLOCK];
+        long high = low + BLOCK < draws_in_all ? low + BLOCK : draws_in_all;
+        key_stream(&s, (uint64_t)(low / 2), words, (high - low + 1) / 2);
+        normals(words, draws, high - low);
+        for (long v = vector_of(vectors, count, low); v < count && vectors[v].first < high; v++)
+            if (vectors[v].count > 0) add_to(vectors + v, draws, low, high, 1.0 / denominator);
+    }
+    close_stream(&s);
+}

@@ -1,0 +1,118 @@
+"""A kernel is compared with PyTorch when it is first asked for, and left out if it differs.
+
+A compiler, a processor or a PyTorch that nobody has tried may round, order or branch in another way. What a kernel
+computes bounds what one record may do, so that a wrong one would be a wrong guarantee: it is never used.
+"""
+
+import ctypes
+import threading
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from tacit.kernels.library import library
+
+Calls = TypeVar("Calls")
+Call = Callable[..., Any]
+POINTER, LONG, DOUBLE, INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_double, ctypes.c_int
+
+
+class KernelWarning(UserWarning):
+    """A compiled kernel does not give PyTorch's numbers on this machine, and PyTorch does its work."""
+
+
+@dataclass(slots=True)
+class Kernel(Generic[Calls]):
+    """Functions of the library that belong together: how to bind them, and whether they give PyTorch's numbers."""
+
+    name: str
+    bind: Callable[[ctypes.CDLL], Calls]
+    agrees: Callable[[Calls], bool]
+    _known: list[Calls | None] = field(default_factory=list)
+
+    def calls(self) -> Calls | None:
+        """The functions, or None where there is no library or it differs, which is said once."""
+        if not self._known:
+            loaded = library()
+            self._known.append(None if loaded is None else self.checked(loaded))
+            if loaded is not None and self._known[0] is None:
+                text = f"tacit: the compiled kernel for {self.name} differs from PyTorch here; PyTorch does its work"
+                warnings.warn(text, KernelWarning, stacklevel=3)
+        return self._known[0]
+
+    def checked(self, loaded: ctypes.CDLL) -> Calls | None:
+        """The functions of this library if they agree with PyTorch."""
+        try:
+            calls = self.bind(loaded)
+            return calls if _undisturbed(lambda: self.agrees(calls)) else None
+        except Exception:  # whatever it is, PyTorch can do the work
+            return None
+
+
+def _undisturbed(question: Callable[[], bool]) -> bool:
+    """Asked in a thread of its own, where no mode, transform or default device of the caller's is in force."""
+    found: list[bool | Exception] = []
+
+    def ask() -> None:
+        try:
+            with torch.no_grad():
+                found.append(question())
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=ask, name="tacit kernel check")
+    thread.start()
+    thread.join()
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]
+
+
+def function(loaded: ctypes.CDLL, name: str, *arguments: Any, result: Any = None) -> Call:
+    """A function of the library with the types of its arguments."""
+    call = loaded[name]
+    call.argtypes, call.restype = arguments, result
+    return call
+
+
+def is_plain(*tensors: Tensor, dtype: torch.dtype = torch.float32) -> bool:
+    """Whether their numbers lie in memory as they are."""
+    return all(tensor.dtype == dtype and tensor.is_cpu and not tensor.is_neg() for tensor in tensors)
+
+
+def threads_for(work: int, enough: int) -> int:
+    """As many as PyTorch has, where the work is worth a second one."""
+    return torch.get_num_threads() if work >= enough else 1
+
+
+# ---- numbers to compare with ----
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    """Irregular floats in (-1, 1), the same in every process: no generator is touched."""
+    count, start = torch.Size(shape).numel(), 577 * seed % 8192
+    return _irregular()[start : start + count].view(shape).clone()
+
+
+@cache
+def _irregular() -> Tensor:
+    steps = torch.arange(1, 1 << 15, dtype=torch.float64, device="cpu")  # PyTorch starts no thread for so few
+    return (steps.mul_(12.9898).sin_().mul_(43758.5453)).frac_().float()
+
+
+def integers(*shape: int, seed: int = 0) -> Tensor:
+    """Small whole numbers: sums of their products are exact in single precision, in any order."""
+    return (numbers(*shape, seed=seed) * 9).trunc_()
+
+
+def close(found: Tensor, wanted: Tensor, size: Tensor, tolerance: float) -> bool:
+    """Whether each number differs by at most the tolerance times its size; NaN and infinity must be the same."""
+    if found.shape != wanted.shape:
+        return False
+    near = (found.double() - wanted).abs_() <= tolerance * size
+    return bool(near.all()) or bool((near | (found == wanted) | (found.isnan() & wanted.isnan())).all())

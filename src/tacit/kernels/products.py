@@ -1,0 +1,106 @@
+"""The clipped sum of a linear map's gradients: one product of matrices whose sums across records are in float64."""
+
+import torch
+from torch import Tensor
+
+from tacit.kernels.checks import (
+    INT,
+    LONG,
+    POINTER,
+    Call,
+    Kernel,
+    close,
+    function,
+    integers,
+    is_plain,
+    numbers,
+    threads_for,
+)
+
+_ENOUGH = 1 << 21  # multiplications for which a second thread pays
+
+
+def outer_sum(x: Tensor, g: Tensor, factors: Tensor) -> Tensor | None:
+    """sum_r factor_r * (sum_t g[r, t]^T x[r, t]) as [out, in] in float64; None if the kernel cannot.
+
+    x is [records, positions, in], g [records, positions, out], both float32, factors [records] in float64. A record's
+    own positions may be added in float32, in runs of at most 256; all else is float64. A record of factor 0 is not
+    looked at; a record whose gradient is not finite, or overflows float32, must have the factor 0.
+    """
+    call = KERNEL.calls()
+    if call is None or not _suits(x, g, factors):
+        return None
+    return _run(
+        call, x.contiguous(), g.contiguous(), factors.contiguous(), threads_for(x.numel() * g.shape[2], _ENOUGH)
+    )
+
+
+def _suits(x: Tensor, g: Tensor, factors: Tensor) -> bool:
+    shapes = x.dim() == g.dim() == 3 and x.shape[:2] == g.shape[:2] and factors.shape == x.shape[:1]
+    return shapes and is_plain(x, g) and is_plain(factors, dtype=torch.float64)
+
+
+def _run(call: Call, x: Tensor, g: Tensor, factors: Tensor, threads: int) -> Tensor | None:
+    (records, positions, width), out = x.shape, g.shape[2]
+    total = torch.empty(out, width, dtype=torch.float64, device="cpu")
+    pointers = x.data_ptr(), g.data_ptr(), factors.data_ptr()
+    short = call(*pointers, records, positions, width, out, total.data_ptr(), threads)
+    return None if short else total
+
+
+_SHAPES = [  # records, positions, in, out, threads: both ways of adding, tails of lanes, tiles, runs, blocks and chunks
+    (3, 1, 1, 1, 1),
+    (260, 1, 9, 13, 1),
+    (5, 4, 9, 3, 1),
+    (33, 8, 9, 11, 1),
+    (5, 9, 19, 31, 1),
+    (3, 90, 17, 6, 1),
+    (3, 523, 5, 2, 1),
+    (40, 13, 5, 7, 1),
+    (2, 1, 2050, 5, 1),
+    (1, 9, 1, 2050, 1),
+    (1, 9, 3, 40, 1),
+    (3, 1, 260, 38, 2),
+    (1, 9, 520, 6, 2),
+]
+
+
+def _agrees(call: Call) -> bool:
+    """Against float64. Whole numbers are exact within a record: what is left is the rounding across records."""
+    for index, (records, positions, width, out, threads) in enumerate(_SHAPES):
+        draw = numbers if positions == 1 else integers
+        x, g = draw(records, positions, width, seed=index), draw(records, positions, out, seed=index + 50)
+        factors = numbers(records, seed=index + 90).double().abs_() + 0.1 / 3
+        if positions == 1:
+            x[-1] *= 1e30  # overflows a float32 product
+            g[-1] *= 1e30
+        if records > 1:
+            factors[1], x[1, -1, -1] = 0.0, torch.inf
+        used = factors != 0
+        wanted, size = _reference(x[used], g[used], factors[used])
+        found = _run(call, x, g, factors, threads)
+        if found is None or not close(found, wanted, size, 1e-13):
+            return False
+    nothing = _run(call, numbers(2, 3, 4), numbers(2, 3, 5), torch.zeros(2, dtype=torch.float64, device="cpu"), 1)
+    return nothing is not None and not nothing.any() and _rounds_within_records(call)
+
+
+def _rounds_within_records(call: Call) -> bool:
+    """Numbers of all digits: single precision is right to 1e-6 of what is added."""
+    x, g, factors = numbers(3, 40, 20, seed=1), numbers(3, 40, 7, seed=2), torch.tensor([0.5, 2.0, 1 / 3]).double()
+    found = _run(call, x, g, factors, 1)
+    return found is not None and close(found, *_reference(x, g, factors), 1e-6)
+
+
+def _reference(x: Tensor, g: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum and the sum of sizes in float64, entry by entry: the threads of a product would take longer to start."""
+    left, right = (g.double() * factors[:, None, None]).flatten(0, 1), x.double().flatten(0, 1)
+    terms = left[:, :, None] * right[:, None, :]
+    return terms.sum(0), terms.abs_().sum(0)
+
+
+KERNEL = Kernel(
+    "sums of products",
+    lambda loaded: function(loaded, "tacit_outer_sum", *[POINTER] * 3, *[LONG] * 4, POINTER, INT, result=INT),
+    _agrees,
+)

@@ -1,0 +1,82 @@
+"""Rows of per-record gradients: their weighted sum and their sums of squares, in float64 throughout."""
+
+import torch
+from torch import Tensor
+
+from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, close, function, is_plain, numbers, threads_for
+
+_ENOUGH = 1 << 16  # entries for which a second thread pays
+
+
+def weighted_rows(rows: Tensor, factors: Tensor) -> Tensor | None:
+    """sum_r factor_r * rows[r] as [size] in float64; None if the kernel cannot.
+
+    Rows are [records, size] in float32, factors [records] in float64. A row of factor 0 is not looked at.
+    """
+    calls = WEIGHTED.calls()
+    shapes = rows.dim() == 2 and factors.shape == rows.shape[:1]
+    if calls is None or not (shapes and is_plain(rows) and is_plain(factors, dtype=torch.float64)):
+        return None
+    return _sum(calls, rows.contiguous(), factors.contiguous(), threads_for(rows.numel(), _ENOUGH))
+
+
+def _sum(call: Call, rows: Tensor, factors: Tensor, threads: int) -> Tensor:
+    total = torch.empty(rows.shape[1], dtype=torch.float64, device="cpu")
+    call(rows.data_ptr(), factors.data_ptr(), *rows.shape, total.data_ptr(), threads)
+    return total
+
+
+def row_squares(rows: Tensor) -> Tensor | None:
+    """The sum of squares of each row of float32 [records, ...], in float64; None if the kernel cannot.
+
+    1e-30 squared does not vanish and 1e30 squared is not infinite; infinity and NaN stay what they are.
+    """
+    call = SQUARES.calls()
+    if call is None or rows.dim() == 0 or not is_plain(rows):
+        return None
+    return _squares(call, rows.contiguous(), threads_for(rows.numel(), _ENOUGH))
+
+
+def _squares(call: Call, rows: Tensor, threads: int) -> Tensor | None:
+    squares = torch.empty(len(rows), dtype=torch.float64, device="cpu")
+    size = rows.shape[1:].numel()
+    return None if call(rows.data_ptr(), len(rows), size, squares.data_ptr(), threads) else squares
+
+
+def _weighted_agrees(call: Call) -> bool:
+    for index, shape in enumerate([(1, 1), (7, 5), (6, 2048 + 37)]):  # rows in fours, columns by 2048
+        rows, factors = numbers(*shape, seed=index), numbers(shape[0], seed=index + 9).double() + 1 / 3
+        if shape[0] > 2:
+            factors[2], rows[2, -1] = 0.0, torch.inf
+        used = factors != 0
+        wanted = factors[used] @ rows[used].double()
+        size = factors[used].abs() @ rows[used].double().abs()
+        if not close(_sum(call, rows, factors, 1 + index // 2), wanted, size, 1e-14):
+            return False
+    return True
+
+
+def _squares_agree(call: Call) -> bool:
+    for index, shape in enumerate([(3, 0), (3, 1), (2, 33), (5, 16, 3), (2, (1 << 13) + 21)]):  # lanes, pieces, tails
+        rows = numbers(*shape, seed=index)
+        rows[0] *= 1e-30
+        rows[1] *= 1e30
+        if shape[0] > 3:
+            rows[3, -1], rows[4, 0, 0] = torch.inf, torch.nan
+        wanted = rows.double().flatten(1).square().sum(1)
+        found = _squares(call, rows, 1 + index // 4)
+        if found is None or not close(found, wanted, wanted, 1e-13):
+            return False
+    return True
+
+
+WEIGHTED = Kernel(
+    "weighted sums of rows",
+    lambda loaded: function(loaded, "tacit_weighted_rows", POINTER, POINTER, LONG, LONG, POINTER, INT),
+    _weighted_agrees,
+)
+SQUARES = Kernel(
+    "squares of rows",
+    lambda loaded: function(loaded, "tacit_row_squares", POINTER, LONG, LONG, POINTER, INT, result=INT),
+    _squares_agree,
+)

@@ -1,0 +1,34 @@
+"""What there is of compiled kernels here, in one line."""
+
+import sys
+from importlib import import_module
+from typing import Any
+
+from tacit.kernels.library import loaded, prospect
+
+_MODULES = ("products", "rows", "linear", "convolution", "group_norm", "pooling", "noise")
+
+
+def status() -> str:
+    """Whether there are kernels and which are left out; if PyTorch is not there yet, what can be said without it."""
+    if "torch" not in sys.modules:
+        there, text = prospect()
+        return f"kernels: {'on' if there else 'off'} ({text})"
+    found = loaded()
+    if found.library is None:
+        return f"kernels: off ({found.reason})"
+    kernels = _kernels()
+    without = [kernel.name for kernel in kernels if kernel.calls() is None]
+    they = "it differs" if len(without) == 1 else "they differ"
+    if len(without) == len(kernels):
+        return f"kernels: off ({they} from PyTorch here)"
+    if without:
+        return f"kernels: on, without {', '.join(without)} ({they} from PyTorch here)"
+    threads = sys.modules["torch"].get_num_threads() if found.threads else 1
+    return f"kernels: on (compiled for this processor, {threads} thread{'s' * (threads != 1)})"
+
+
+def _kernels() -> list[Any]:
+    kind = import_module("tacit.kernels.checks").Kernel
+    modules = [import_module(f"tacit.kernels.{name}") for name in _MODULES]
+    return [value for module in modules for value in vars(module).values() if isinstance(value, kind)]

@@ -1,0 +1,149 @@
+"""A kernel with a bug is left out, with one line that says so, and PyTorch does its work."""
+
+import ctypes
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tacit import kernels
+from tacit.kernels import checks, convolution, group_norm, linear, noise, pooling, products, rows
+from tacit.kernels.library import _FLAGS, _SOURCES, _THREADS
+
+pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no compiler")
+FLAGS = [*(flag for flag in _FLAGS if flag != "-O3"), "-O0", *_THREADS]
+CC = shutil.which("cc") or shutil.which("gcc")
+
+BUGS = {  # the kernel, its source, what stands there, and the bug
+    "convolution squares are 0": (
+        convolution.KERNEL, "convolution.c", "squares[r] = tacit_square_sum(gradients + r * size, size)",
+        "squares[r] = 0.0"),
+    "a convolution's norm without its tail": (
+        convolution.KERNEL, "convolution.c", "gradients + r * size, size)", "gradients + r * size, size / 8 * 8)"),
+    "a convolution drops its last place": (
+        convolution.KERNEL, "convolution.c", "j < s->columns; j++, at", "j < s->columns - (i == s->rows - 1); j++, at"),
+    "noise 10 % low from 16,384 draws on": (
+        noise.KERNEL, "noise.c", "const double stddev = v->stddev;",
+        "const double stddev = (v->count < 16384 ? 1.0 : 0.9) * v->stddev;"),
+    "noise 10 % low where all draws are 16,384 or more": (
+        noise.KERNEL, "noise.c", "high, 1.0 / denominator)", "high, (draws_in_all < 16384 ? 1.0 : 0.9) / denominator)"),
+    "noise into floats 1e-6 off": (
+        noise.KERNEL, "noise.c", "stddev * draws[i]", "(sizeof(TO) == 8 ? 1.0 : 1.000001) * stddev * draws[i]"),
+    "no formula beyond 6.6": (noise.KERNEL, "noise.c", "(outer[j] & MANTISSA) < FAR", "0"),
+    "the last draws of a block have no tail": (
+        noise.KERNEL, "noise.c", "return tail_words_from(words, count / LANES * LANES, count, outer, place, found);",
+        "return found;"),
+    "group norm's scale 1e-3 off": (
+        group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
+    "max pooling ignores NaN": (pooling.KERNEL, "max_pool.c", "(x > most) | (x != x)", "(x > most)"),
+    "a product's last position is dropped": (
+        products.KERNEL, "outer_sum.c", "tile_of_floats(x, g, run->length,", "tile_of_floats(x, g, run->length - 1,"),
+    "a product's last line is dropped": (
+        products.KERNEL, "outer_sum.c", "tile_of_doubles(x, g, p->depth,", "tile_of_doubles(x, g, p->depth - 1,"),
+    "products summed across records in float": (
+        products.KERNEL, "outer_sum.c", "to[c] += factor * (double)sum[c]", "to[c] = (float)(to[c] + factor * sum[c])"),
+    "products look at records of factor 0": (products.KERNEL, "outer_sum.c", "factors[record] == 0.0", "0"),
+    "rows summed in float": (
+        rows.WEIGHTED, "rows.c", "to[i] += factor * (double)row[i]", "to[i] = (float)(to[i] + factor * row[i])"),
+    "weighted rows look at factor 0": (rows.WEIGHTED, "rows.c", "if (factors[r] == 0.0) continue;", ""),
+    "squares in float": (rows.SQUARES, "rows.c", "+= (double)row[i + lane] * (double)", "+= row[i + lane] * "),
+    "squares without a tail": (rows.SQUARES, "rows.c", "total += (double)row[i]", "total += 0.0 * (double)row[i]"),
+    "linear squares in float": (linear.SQUARES, "rows.c", "+= (double)row[i + lane] * (double)", "+= row[i + lane] * "),
+    "a record without a norm is kept": (linear.FACTORS, "linear.c", "/ norm : 0.0;", "/ norm : 1.0;"),
+}  # fmt: skip
+KERNELS = {bug[0].name: bug[0] for bug in BUGS.values()}
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory):
+    """The sources as they are, compiled in a hurry."""
+    folder = tmp_path_factory.mktemp("objects")
+    started = [
+        subprocess.Popen([CC, *FLAGS, "-c", str(source), "-o", str(folder / f"{source.stem}.o")]) for source in _SOURCES
+    ]
+    assert not any(process.wait() for process in started)
+    return folder
+
+
+def linked(objects, folder, changed=None, text=""):
+    """A library with one source changed."""
+    used = {path.stem: path for path in objects.glob("*.o")}
+    if changed is not None:
+        (folder / changed).write_text(text)
+        used[Path(changed).stem] = folder / "changed.o"
+        subprocess.run([CC, *FLAGS, "-c", str(folder / changed), "-o", str(folder / "changed.o")], check=True)
+    target = folder / "kernels.so"
+    subprocess.run([CC, "-shared", *map(str, used.values()), "-o", str(target), "-lm"], check=True)
+    return ctypes.CDLL(str(target))
+
+
+def test_the_same_sources_without_a_bug_agree(objects, tmp_path):
+    loaded = linked(objects, tmp_path)
+    assert len(KERNELS) == 9
+    for kernel in KERNELS.values():
+        assert kernel.checked(loaded) is not None, kernel.name
+
+
+@pytest.mark.parametrize(("kernel", "source", "right", "wrong"), BUGS.values(), ids=BUGS)
+def test_a_kernel_with_a_bug_is_left_out(objects, tmp_path, monkeypatch, kernel, source, right, wrong):
+    text = next(path for path in _SOURCES if path.name == source).read_text()
+    assert right in text
+    loaded = linked(objects, tmp_path, source, text.replace(right, wrong))
+    monkeypatch.setattr(checks, "library", lambda: loaded)
+    kernel = replace(kernel, _known=[])
+    with pytest.warns(checks.KernelWarning, match=f"{kernel.name} differs from PyTorch"):
+        assert kernel.calls() is None
+    assert kernel.calls() is None  # and says so once
+
+
+def test_every_kernel_agrees_here():
+    for kernel in KERNELS.values():
+        assert kernel.calls() is not None, kernel.name
+
+
+def test_a_check_that_fails_in_another_way_is_a_difference():
+    def raising(calls):
+        raise RuntimeError("no such operation in this PyTorch")
+
+    loaded = kernels.library()
+    assert replace(products.KERNEL, agrees=raising).checked(loaded) is None
+    assert replace(products.KERNEL, bind=lambda loaded: loaded["no_such_function"]).checked(loaded) is None
+
+
+class Nothing(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        raise AssertionError("the caller's mode sees the check")
+
+
+def test_what_the_caller_does_with_pytorch_does_not_disturb_the_check():
+    fresh = [replace(kernel, _known=[]) for kernel in KERNELS.values()]
+    state = torch.get_rng_state()
+
+    def ask(x):
+        return x * all(kernel.calls() is not None for kernel in fresh)
+
+    with torch.device("meta"), torch.inference_mode(), Nothing():
+        assert all(kernel.calls() is not None for kernel in fresh)
+    fresh = [replace(kernel, _known=[]) for kernel in KERNELS.values()]
+    assert torch.func.vmap(ask, randomness="error")(torch.ones(3)).all()
+    assert (torch.get_rng_state() == state).all()
+
+
+def test_without_a_library_every_function_answers_nothing(monkeypatch):
+    for kernel in KERNELS.values():
+        monkeypatch.setattr(kernel, "_known", [])
+    monkeypatch.setattr(checks, "library", lambda: None)
+    x, factors, image = torch.ones(2, 3), torch.ones(2).double(), torch.ones(2, 3, 4, 4)
+    assert kernels.outer_sum(x[:, None], x[:, None], factors) is None
+    assert kernels.weighted_rows(x, factors) is None
+    assert kernels.row_squares(x) is None
+    assert kernels.linear_squares(x, x) is None
+    assert kernels.clip_factors(x.double(), 1.0, 0.99) is None
+    assert kernels.convolution_rows(image, image, (3, 3, 1, 1), (1, 1), ((0, 0), (0, 0))) is None
+    assert kernels.group_norm_rows(image, image, 3, 1e-5) is None
+    assert kernels.max_pool(image, [2]) is None
+    assert kernels.add_noise(bytes(32), bytes(16), [x], [1.0], 1.0, [x]) is False

@@ -1,0 +1,143 @@
+"""Kernels of layers against PyTorch, record by record."""
+
+from math import inf, nan
+
+import pytest
+import torch
+from torch.nn import functional
+
+from tacit import kernels
+from tacit.kernels import pooling
+
+pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no compiler")
+
+SHAPES = [  # channels in and out, height, width, kernel, stride, padding
+    (1, 16, 28, 28, (8, 8), (2, 2), ((3, 3), (3, 3))),
+    (3, 5, 9, 7, (3, 2), (1, 2), ((1, 0), (0, 2))),
+    (16, 32, 13, 13, (4, 4), (2, 2), ((0, 0), (0, 0))),
+    (17, 9, 6, 8, (1, 3), (3, 1), ((0, 0), (1, 1))),
+    (40, 8, 5, 5, (5, 5), (1, 1), ((0, 0), (0, 0))),
+]
+
+
+def convolution(channels, out, height, width, kernel, stride, padding, records=6):
+    torch.manual_seed(0)
+    image = torch.randn(records, channels, height, width)
+    padded = functional.pad(image, [*padding[1], *padding[0]])
+    g = torch.randn_like(functional.conv2d(padded, torch.zeros(out, channels, *kernel), stride=stride))
+    return image, g, (out, channels, *kernel), stride, padding
+
+
+def by_autograd(image, g, shape, stride, padding):
+    padded = functional.pad(image.double(), [*padding[1], *padding[0]])
+    return torch.stack(
+        [torch.nn.grad.conv2d_weight(x[None], shape, d[None].double(), stride) for x, d in zip(padded, g, strict=True)]
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_convolutions_gradients_and_norms(shape):
+    arguments = convolution(*shape)
+    rows, squares = kernels.convolution_rows(*arguments)
+    wanted = by_autograd(*arguments).movedim(2, -1).flatten(1)
+    torch.testing.assert_close(rows.double(), wanted, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(squares, rows.double().square().sum(1), rtol=1e-13, atol=0)
+    torch.testing.assert_close(squares, wanted.square().sum(1), rtol=1e-6, atol=0)
+
+
+def test_a_buffer_for_convolutions_is_used():
+    arguments = convolution(*SHAPES[1])
+    buffer = torch.empty(6 * 5 * 3 * 3 * 2)
+    rows, _ = kernels.convolution_rows(*arguments, out=buffer)
+    assert rows.data_ptr() == buffer.data_ptr()
+    assert torch.equal(rows, kernels.convolution_rows(*arguments)[0])
+    assert kernels.convolution_rows(*arguments, out=buffer[1:]) is None
+
+
+def test_a_convolutions_norm_does_not_overflow():
+    image, g, *geometry = convolution(*SHAPES[1])
+    _, squares = kernels.convolution_rows(image * 1e15, g * 1e15, *geometry)
+    _, wanted = kernels.convolution_rows(image, g, *geometry)
+    torch.testing.assert_close(squares, wanted * 1e60, rtol=1e-5, atol=0)
+
+
+def test_a_record_without_finite_values_stays_alone():
+    image, g, *geometry = convolution(*SHAPES[1])
+    _, wanted = kernels.convolution_rows(image, g, *geometry)
+    image[2], g[3] = nan, inf
+    _, found = kernels.convolution_rows(image, g, *geometry)
+    assert not found[2:4].isfinite().any()
+    assert torch.equal(found[[0, 1, 4, 5]], wanted[[0, 1, 4, 5]])
+
+
+def test_convolutions_that_are_left_to_pytorch():
+    image, g, shape, stride, padding = convolution(*SHAPES[1])
+    assert kernels.convolution_rows(image.double(), g.double(), shape, stride, padding) is None
+    assert kernels.convolution_rows(image, g, (shape[0], 1, *shape[2:]), stride, padding) is None  # groups
+    assert kernels.convolution_rows(image, g, shape, (9, 9), padding) is None  # beyond the edge
+    assert kernels.convolution_rows(image[..., 0], g[..., 0], shape[:3], stride[:1], padding[:1]) is None
+
+
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+@pytest.mark.parametrize("shape", [(4, 8, 5, 7), (3, 6, 33), (5, 12, 40, 40), (3, 4)])
+def test_group_norms_gradients(shape, offset):
+    torch.manual_seed(0)
+    x, g = torch.randn(shape) + offset, torch.randn(shape)
+    normed = functional.group_norm(x.double(), 2, eps=1e-5)
+    wanted = (normed * g).flatten(2).sum(2) if x.dim() > 2 else normed * g, g.flatten(2).sum(2) if x.dim() > 2 else g
+    for found, right in zip(kernels.group_norm_rows(x, g, 2, 1e-5), wanted, strict=True):
+        torch.testing.assert_close(found.double(), right.double(), rtol=1e-4, atol=1e-4 * (1 + offset))
+
+
+def test_group_norms_that_are_left_to_pytorch():
+    x = torch.randn(3, 4, 5)
+    assert kernels.group_norm_rows(x, x, 3, 1e-5) is None
+    assert kernels.group_norm_rows(x, x[:2], 2, 1e-5) is None
+    assert kernels.group_norm_rows(x[:0], x[:0], 2, 1e-5) is None
+    assert kernels.group_norm_rows(x.double(), x.double(), 2, 1e-5) is None
+
+
+def test_threads_change_nothing():
+    before, found = torch.get_num_threads(), []
+    image, g, *geometry = convolution(*SHAPES[2], records=9)
+    large = torch.randn(9, 16, 30, 30)
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            pooled = kernels.max_pool(large, [2, 2], [1, 1])
+            normed = kernels.group_norm_rows(large, large, 4, 1e-5)
+            found.append((*kernels.convolution_rows(image, g, *geometry), *normed, *pooled))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_max_pooling_is_pytorchs_to_the_bit():
+    values = torch.tensor([0.0, -0.0, 1.0, 1.0, -1.0, nan, inf, -inf, -inf, 1e-45])
+    image = values[torch.randint(0, len(values), (3, 4, 13, 45), generator=torch.Generator().manual_seed(0))]
+    for kernel, stride, padding in [([2, 2], [2, 2], [0, 0]), ([3, 3], [2, 2], [1, 1]), ([2, 5], [3, 1], [1, 2])]:
+        found = kernels.max_pool(image, kernel, stride, padding)
+        wanted = torch.ops.aten.max_pool2d_with_indices(image, kernel, stride, padding)
+        assert torch.equal(found[0].view(torch.int32), wanted[0].view(torch.int32))
+        assert torch.equal(found[1], wanted[1])
+
+
+def test_poolings_that_are_left_to_pytorch():
+    x = torch.randn(2, 3, 8, 8)
+    assert kernels.max_pool(x.double(), [2]) is None
+    assert kernels.max_pool(x.mT, [2]) is None
+    assert kernels.max_pool(x, [2], [2], [0], [2]) is None
+    assert kernels.max_pool(x, [2], [2], [0], [1], True) is None
+    assert kernels.max_pool(x, [9]) is None
+
+
+def test_a_pytorch_that_finds_other_places_leaves_the_kernel_out(monkeypatch):
+    real = pooling._pool
+
+    def last_of_equal(image, *windows):
+        values, places = real(image.flip(-1, -2), *windows)
+        return values.flip(-1, -2), image[0].numel() - 1 - places.flip(-1, -2)
+
+    assert pooling.KERNEL.checked(kernels.library()) is not None
+    monkeypatch.setattr(pooling, "_pool", last_of_equal)
+    assert pooling.KERNEL.checked(kernels.library()) is None
