@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
+from tacit import kernels
 from tacit.gradients import clipped_sum, max_pooling
-from tacit.gradients.max_pooling import call_faster, max_pool_by_kernel
+from tacit.gradients.max_pooling import call_faster
+from tacit.kernels import max_pool
 from tacit.losses import ModelLosses
 from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
 
-pytestmark = pytest.mark.skipif(max_pooling._kernel() is None, reason="no compiler")
+pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no compiler")
 by_torch = torch.ops.aten.max_pool2d_with_indices
 VALUES = torch.tensor([0.0, -0.0, 1.0, 1.0, -1.0, nan, -nan, inf, -inf, -inf, -inf, 1e-45])
 
@@ -53,7 +55,7 @@ def poolings(draw):
 @settings(max_examples=300, deadline=None)
 @given(poolings())
 def test_the_kernel_finds_the_bits_that_pytorch_finds(pooling):
-    found = max_pool_by_kernel(*pooling)
+    found = max_pool(*pooling)
     assert found is not None
     same_bits(found, by_torch(*pooling))
 
@@ -63,7 +65,7 @@ def test_many_planes_on_several_threads_change_nothing():
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            found.append(max_pool_by_kernel(image, [2, 2], [1, 1]))
+            found.append(max_pool(image, [2, 2], [1, 1]))
     finally:
         torch.set_num_threads(before)
     same_bits(*found)
@@ -87,7 +89,7 @@ LEFT_TO_PYTORCH = {
 @pytest.mark.parametrize(("image", "options"), LEFT_TO_PYTORCH.values(), ids=LEFT_TO_PYTORCH)
 def test_what_the_kernel_does_not_cover_is_left_to_pytorch(image, options):
     dilation, ceil_mode = [options.get("dilation", 1)], options.get("ceil_mode", False)
-    assert max_pool_by_kernel(image, [2, 2], [2, 2], [0, 0], dilation, ceil_mode) is None
+    assert max_pool(image, [2, 2], [2, 2], [0, 0], dilation, ceil_mode) is None
     found, wanted = call_faster(functional.max_pool2d, (image, 2), options), functional.max_pool2d(image, 2, **options)
     assert torch.equal(found, wanted)
     assert found.stride() == wanted.stride()
@@ -128,14 +130,14 @@ def test_functions_answer_alike_by_the_kernel_in_pytorchs_graph(function, image,
 
 def counted(monkeypatch):
     """A list that grows with every call, by whether the kernel answered."""
-    calls, real = [], max_pooling.max_pool_by_kernel
+    calls, real = [], max_pool
 
     def counting(*args):
         found = real(*args)
         calls.append(found is not None)
         return found
 
-    monkeypatch.setattr(max_pooling, "max_pool_by_kernel", counting)
+    monkeypatch.setattr(max_pooling, "max_pool", counting)
     return calls
 
 
@@ -156,20 +158,8 @@ def test_clipped_sums_are_the_same_with_and_without_the_kernel(monkeypatch):
     found = run(), run()
     assert calls
     assert all(calls)
-    monkeypatch.setattr(max_pooling, "_kernel", lambda: None)
+    monkeypatch.setattr(max_pooling, "max_pool", lambda *args: None)
     wanted = run()
     for each in found:
         torch.testing.assert_close(each.squared_norms, wanted.squared_norms)
         torch.testing.assert_close(each.sums, wanted.sums)
-
-
-def test_a_pytorch_that_finds_other_places_is_left_alone(monkeypatch):
-    call = max_pooling._kernel()
-    assert max_pooling._agrees(call)
-
-    def last_of_equal(image, *windows):
-        values, places = by_torch(image.flip(-1, -2), *windows)
-        return values.flip(-1, -2), image[0].numel() - 1 - places.flip(-1, -2)
-
-    monkeypatch.setattr(max_pooling, "_pool", last_of_equal)
-    assert not max_pooling._agrees(call)

@@ -190,7 +190,14 @@ def test_other_tensors_than_the_models_own_are_used_when_given(model, data):
     assert_same(summed(losses, data, params=params, strategy="fast"), wanted)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 3e38])
+def test_a_huge_record_counts_as_it_does_alone(model, data):
+    losses = ModelLosses(model, classify)
+    huge = (data[0].clone(), data[1])
+    huge[0][7] = 3e38
+    assert_same(summed(losses, huge, strategy="fast"), summed(losses, huge, strategy="record"))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_faulty_record_contributes_nothing_and_the_others_stay(model, data, value):
     losses = ModelLosses(model, classify)
     bad = (data[0].clone(), data[1])

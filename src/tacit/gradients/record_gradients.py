@@ -14,7 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tacit import kernels
+from tacit.kernels import row_squares as row_squares_by_kernel
+from tacit.kernels import weighted_rows as weighted_rows_by_kernel
 
 ROUNDING = 1.5e-4  # of its norm: what rounding may add to a record; part of the slack that is charged
 _RUN = 1024
@@ -41,14 +42,17 @@ def row_squares(rows: Tensor) -> Tensor:
     1024 2^-24 of the sum, where a long float32 sum errs by 1e-3 on equal entries.
     """
     rows = rows.reshape(len(rows), -1)
-    found = kernels.row_squares(rows)
+    found = row_squares_by_kernel(rows)
     if found is not None:
         return found
-    if rows.shape[1] <= _RUN:
-        return _norms(rows, 1).double().square_()
     whole = rows.shape[1] // _RUN * _RUN
-    runs = _norms(rows[:, :whole].reshape(len(rows), -1, _RUN), 2).double().square_().sum(1)
-    return runs if whole == rows.shape[1] else runs.add_(_norms(rows[:, whole:], 1).double().square_())
+    squares = _norms(rows[:, :whole].reshape(len(rows), -1, _RUN), 2).double().square_().sum(1)
+    if whole < rows.shape[1]:
+        squares += _norms(rows[:, whole:], 1).double().square_()
+    if not bool(squares.isfinite().all()):  # squares above 1e38 have left float32: what is finite counts
+        large = ~squares.isfinite()
+        squares[large] = rows[large].double().square().sum(1)
+    return squares
 
 
 def _norms(values: Tensor, dim: int) -> Tensor:
@@ -81,7 +85,7 @@ def with_a_share(factors: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
 def weighted_rows(rows: Tensor, factors: Tensor) -> Tensor:
     """sum_r factor_r rows[r] in float64."""
     flat = rows.reshape(len(rows), -1)
-    total = kernels.weighted_rows(flat, factors)
+    total = weighted_rows_by_kernel(flat, factors)
     if total is None:
         factors, flat = with_a_share(factors, flat)
         total = torch.zeros(flat.shape[1], dtype=torch.float64, device=flat.device)

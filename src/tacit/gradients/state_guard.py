@@ -22,7 +22,7 @@ from tacit.losses import ModelLosses
 
 _MOST = 1 << 16  # entries of an array or a container that are copied
 _DEPTH = 3
-_CONTAINERS = (dict, list, set, deque, bytearray)
+_OF_PYTORCH = ("_flat_weights", "_flat_weight_refs")  # recurrent layers keep them in step with swapped parameters
 
 
 class StateGuard:
@@ -191,9 +191,9 @@ def _restore_parts(
     for key, (part, inner) in before.items():
         if key not in holder or not _same(holder[key], part):
             holder[key] = part
-            found = found or _join(name, key)
+            found = found or (None if key in _OF_PYTORCH else _join(name, key))
         inside = _restore(_join(name, key), part, inner)
-        found = found or inside
+        found = found or (None if key in _OF_PYTORCH else inside)
     return found
 
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit import kernels
 from tacit.gradients.layers.linear import full
 from tacit.gradients.record_gradients import (
     Dense,
@@ -25,6 +24,7 @@ from tacit.gradients.record_gradients import (
     weighted_rows,
 )
 from tacit.gradients.scratch import borrow
+from tacit.kernels import convolution_rows
 
 if TYPE_CHECKING:
     from tacit.gradients.isolation import Isolated
@@ -187,7 +187,7 @@ def _form_at_once(
         return None
     formed = FormedRows(shape)
     room = borrow(formed, records * shape.numel(), g.dtype, g.device)
-    found = kernels.convolution_rows(image, g, shape, geometry.stride, geometry.padding, out=room)
+    found = convolution_rows(image, g, shape, geometry.stride, geometry.padding, out=room)
     if found is None:
         return None
     formed.rows, formed.squares = found

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit import kernels
 from tacit.gradients.record_gradients import (
     Dense,
     RecordGradients,
@@ -20,6 +19,7 @@ from tacit.gradients.record_gradients import (
     weighted_rows,
     with_a_share,
 )
+from tacit.kernels import outer_sum
 
 if TYPE_CHECKING:
     from tacit.gradients.isolation import Isolated
@@ -51,7 +51,7 @@ class OuterProducts:
         return raised(squares, bound, positions, self.x.dtype)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        total = kernels.outer_sum(self.x, self.g, factors)
+        total = outer_sum(self.x, self.g, factors)
         if total is None:
             total = self._sum(*with_a_share(factors, self.x, self.g))
         return total.mT if self.transposed else total
@@ -62,9 +62,6 @@ class OuterProducts:
 
     def _by_gram(self) -> Tensor:
         """|G^T X|^2 = <X X^T, G G^T>, in float64: in float32 a sum that cancels would be anything."""
-        found = kernels.gram_squares(self.x, self.g)
-        if found is not None:
-            return found
         x, g = self.x.double(), self.g.double()
         return (x @ x.mT).mul_(g @ g.mT).flatten(1).sum(1)
 

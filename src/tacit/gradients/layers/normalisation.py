@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit import kernels
 from tacit.errors import RecordMixingError
 from tacit.gradients.layers.linear import full
 from tacit.gradients.record_gradients import Dense, RecordGradients
+from tacit.kernels import group_norm_rows
 
 if TYPE_CHECKING:
     from tacit.gradients.isolation import Isolated
@@ -94,7 +94,7 @@ def group_norm(
 def _grouped(records: int, x: Tensor, groups: int, eps: float, g: Tensor) -> Sequence[RecordGradients | None]:
     """Scale and shift of every row at once."""
     x, g = full(x).contiguous(), full(g).contiguous()
-    rows = kernels.group_norm_rows(x, g, groups, eps) or _group_norm_rows(x, g, groups, eps)
+    rows = group_norm_rows(x, g, groups, eps) or _group_norm_rows(x, g, groups, eps)
     return [_of_records(records, part) for part in rows]
 
 
