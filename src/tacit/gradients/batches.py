@@ -1,6 +1,6 @@
 """A batch is a tensor, or a tuple, list or mapping of batches; its first dimension counts records."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tacit.errors import InputError
 from tacit.losses import Batch
+from tacit.randomness import RecordChance, global_chance, seed_everything
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +75,41 @@ def stack_views(views: list[Batch]) -> Batch:
     flat = [tensors_of(view) for view in views]
     stacked = iter([torch.stack(parts, dim=1) for parts in zip(*flat, strict=True)])
     return map_tensors(lambda _: next(stacked), views[0])
+
+
+def signature(batch: Batch) -> object:
+    """What records must agree in to be stacked: the tree, and the type and shape of each tensor behind its rows."""
+    match batch:
+        case Tensor():
+            return (batch.dtype, batch.device, tuple(batch.shape[1:]))
+        case tuple() | list():
+            return (type(batch), *map(signature, batch))
+        case Mapping():
+            return tuple((name, signature(part)) for name, part in batch.items())
+        case _:
+            raise InputError(f"a batch holds tensors, tuples, lists and mappings of them; found {type(batch).__name__}")
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """Batches of one signature as one batch, in memory of its own."""
+    flat = [tensors_of(batch) for batch in batches]
+    joined = iter([torch.cat(parts) for parts in zip(*flat, strict=True)])
+    return map_tensors(lambda _: next(joined), batches[0])
+
+
+def map_records(function: Callable[[Batch], Batch], batch: Batch, chance: RecordChance) -> Batch:
+    """A function that is written for batches, on each record alone, with the record's own chance.
+
+    It gets a copy of the record: what it overwrites is not the data set's.
+    """
+    results = []
+    with global_chance():
+        for record, seed in enumerate(chance.seeds.tolist()):
+            seed_everything(seed)
+            result = function(copy_records(batch, slice(record, record + 1)))
+            if (rows := count_records(result)) != 1:
+                raise InputError(f"a function of one record must give one record, found {rows} rows")
+            results.append(result)
+    if len({signature(result) for result in results}) > 1:
+        raise InputError("a function of one record must give records of one shape and type, found several")
+    return join(results)
