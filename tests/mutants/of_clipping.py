@@ -115,23 +115,23 @@ def first_chunk_only(losses, params, batch, mechanism, chunk, views, faults, str
 
 def realised_divisor(self, sample, params):
     released = REAL_RELEASE(self, sample, params)
-    size = 0 if sample.units is None else len(sample.units)
+    size = len(sample.units)
     return {name: value * self.plan.sampling.denominator / max(1, size) for name, value in released.items()}
 
 
 def raises_on_nobody(self, sample, params):
-    if sample.units is not None and len(sample.units) < 4:
+    if len(sample.units) < 4:
         raise RuntimeError("too few records")
     return REAL_RELEASE(self, sample, params)
 
 
 def loud(self, sample, params):
-    print("records:", 0 if sample.units is None else len(sample.units))
+    print("records:", len(sample.units))
     return REAL_RELEASE(self, sample, params)
 
 
-def rows_of_users(self, drawn, rows, users):
-    found = USERS_ROWS(self, drawn, rows, users)
+def rows_of_users(self, drawn, rows, ids):
+    found = USERS_ROWS(self, drawn, rows, ids)
     return DrawnRows(found.rows)
 
 
