@@ -56,10 +56,11 @@ class State:
         return found
 
     def put_back(self) -> None:
-        """Bind every attribute to what it was, as if nothing had been asked for yet."""
+        """Bind every attribute to what it was, as if nothing had been asked for yet; but files that are open stay so."""
         for now, before in self._attributes:
+            opened = {n: v for n, v in now.items() if before.get(n) is None and hasattr(v, "close")}
             now.clear()
-            now.update(before)
+            now.update({**before, **opened})
 
     def _look(self, name: str, thing: Any) -> None:
         if len(self.facts) > _MOST:
