@@ -232,14 +232,18 @@ class Hidden(Rows):
         return self.data[0][row] * len(SEEN), self.data[1][row]
 
 
-@pytest.mark.parametrize(
-    "wrap", [lambda rows: rows, lambda rows: Subset(rows, range(20)), lambda r: ConcatDataset([r])]
-)
+@pytest.mark.parametrize("wrap", [lambda r: r, lambda r: Subset(r, range(20)), lambda r: ConcatDataset([r])])
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(Counting, "asked"), (RunningMean, "mean"), (OwnGenerator, "rng"), (Caching, "cache"), (FirstSeen, "another record"),
-     (Hidden, "another record")],
-)  # fmt: skip
+    [
+        (Counting, "asked"),
+        (RunningMean, "mean"),
+        (OwnGenerator, "rng"),
+        (Caching, "cache"),
+        (FirstSeen, "another record"),
+        (Hidden, "another record"),
+    ],
+)
 def test_a_data_set_that_remembers_is_refused_before_a_charge(tmp_path, data, kind, name, wrap):
     engine = tacit.PrivateGradient(
         nn.Linear(5, 3), classify, tacit.PoissonSampling(0.5, 20), tacit.ClipRecords(1.0),
@@ -252,7 +256,7 @@ def test_a_data_set_that_remembers_is_refused_before_a_charge(tmp_path, data, ki
 
 
 class Later(Rows):
-    """Begins to count only after the try-out."""
+    """Begins to count only after the rows of the try-out."""
 
     asked = 0
 
@@ -263,20 +267,20 @@ class Later(Rows):
 
 
 class HiddenLater(Rows):
+    """The same where nobody can look."""
+
     def __getitem__(self, row):
-        if row not in (0, 19, 39):
-            SEEN.append(row)
-            return self.data[0][row] * len(SEEN), self.data[1][row]
-        return super().__getitem__(row)
+        if row in (0, 19, 39):
+            return super().__getitem__(row)
+        SEEN.append(row)
+        return self.data[0][row] * len(SEEN), self.data[1][row]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize(("kind", "rows"), [(Later, range(40)), (HiddenLater, [*range(1, 19), 0])])
-def test_what_begins_to_remember_later_is_refused_before_its_release(tmp_path, data, kind, rows, workers):
-    SEEN.clear()
-    dataset = kind(data) if kind is Later else Subset(kind(data), [0, *rows[:-1], 19, 39])
-    with pytest.raises(InputError, match="asked changed|another record"):
-        one_step(tmp_path, dataset if kind is Later else kind(tuple(part[1:19] for part in data)), workers=workers)
+@pytest.mark.parametrize(("kind", "said"), [(Later, "asked changed"), (HiddenLater, "another record")])
+def test_what_begins_to_remember_later_is_refused_before_its_release(tmp_path, data, kind, said, workers):
+    with pytest.raises(InputError, match=said):
+        one_step(tmp_path, kind(data), workers=workers)
 
 
 class Opening(Rows):
@@ -340,7 +344,7 @@ def test_an_augment_that_remembers_is_refused(tmp_path, data):
         seen.append(batch[0].mean())
         return batch[0] - sum(seen) / len(seen), batch[1]
 
-    with pytest.raises(InputError, match="augment.seen changed"):
+    with pytest.raises(InputError, match=r"augment\.seen changed"):
         one_step(tmp_path, data, augment=remembering, views=1)
 
 

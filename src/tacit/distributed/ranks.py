@@ -174,7 +174,7 @@ def current_ranks() -> Ranks:
 
 
 # One gloo group per process: what is exchanged lies in main memory, whatever the job's own backend is. PyTorch owns it,
-# and it is held weakly: a reference of ours would outlive destroy_process_group, so that its threads were not joined, and
+# and it is held weakly: a reference of ours would outlive destroy_process_group. Its threads would not be joined, and
 # one that drops its last work while the interpreter goes down aborts the process ("terminate called without an active
 # exception").
 _ours: "weakref.ref[Any] | None" = None

@@ -56,7 +56,7 @@ class State:
         return found
 
     def put_back(self) -> None:
-        """Bind every attribute to what it was, as if nothing had been asked for yet; but files that are open stay so."""
+        """Bind every attribute to what it was, as if nothing had been asked for yet; but files that are open stay."""
         for now, before in self._attributes:
             opened = {n: v for n, v in now.items() if before.get(n) is None and hasattr(v, "close")}
             now.clear()

@@ -5,7 +5,8 @@ pad, scale or mix it by what the other records are. What a row gives must follow
 
 - enforced: one record at a time, chance of torch, numpy and random seeded for each record from the run's secret key;
 - checked at every step: nothing that can be reached from the data set or the collate_fn changes
-  (:mod:`tacit.training.item_state`), and the first record of the sample is the same when it is asked for again, last;
+  (:mod:`tacit.training.item_state`), and one record of the sample, chosen at random, is the same when it is asked for
+  again, last;
 - checked before the run: three rows are the same in both orders, each time from a fresh start;
 - assumed: no state elsewhere (module globals, files that change) lets one row change another.
 """
@@ -69,16 +70,17 @@ class Items:
             refuse_changes(fresh)
             fresh.put_back()
             again = [self._one(row, seed) for row, seed in reversed(asked)][::-1]
-        for (row, _), one, other in zip(asked, once, again, strict=True):
-            self._check_same(row, one, other)
+        for one, other in zip(once, again, strict=True):
+            self._check_same(one, other)
 
     def _fetch(self, asked: Asked) -> list[RecordGroup]:
         if not asked:
             return []
         with unchanged(**self._owners):
             found = [self._one(row, seed) for row, seed in asked]
-            again = self._one(*asked[0])
-        self._check_same(asked[0][0], found[0], again)
+            chosen = asked[0][1] % len(asked)
+            again = self._one(*asked[chosen])
+        self._check_same(found[chosen], again)
         return grouped(found)
 
     def _one(self, row: int, seed: int) -> Batch:
@@ -92,7 +94,7 @@ class Items:
             raise InputError(f"{self._maker} must make one row of one item, found {rows}; it gets each record alone")
         return batch if self.collate is None else map_tensors(torch.clone, batch)  # it may hand out one buffer for all
 
-    def _check_same(self, row: int, one: Batch, other: Batch) -> None:
+    def _check_same(self, one: Batch, other: Batch) -> None:
         if not same_records(one, other):
             raise InputError(
                 f"the data set {type(self.rows).__name__} gave another record when the same row was asked for again "
