@@ -1,5 +1,6 @@
 """The data path sees one record at a time: an ordinary collate_fn, augment or data set cannot make records depend."""
 
+import functools
 import itertools
 import random
 
@@ -216,6 +217,17 @@ class FirstSeen(Rows):
         return self.data[0][row] - self.reference.mean, self.data[1][row]
 
 
+class FirstTensor(Rows):
+    """The same in a tensor."""
+
+    reference = None
+
+    def __getitem__(self, row):
+        if self.reference is None:
+            self.reference = self.data[0][row].clone()
+        return self.data[0][row] - self.reference, self.data[1][row]
+
+
 class Stats:
     def __init__(self, mean):
         self.mean = mean
@@ -241,6 +253,7 @@ class Hidden(Rows):
         (OwnGenerator, "rng"),
         (Caching, "cache"),
         (FirstSeen, "another record"),
+        (FirstTensor, "another record"),
         (Hidden, "another record"),
     ],
 )
@@ -299,6 +312,25 @@ def test_a_handle_that_is_opened_on_demand_is_no_state(tmp_path, data):
         dataset = Opening(data)
         one_step(tmp_path, dataset, workers=workers)
         dataset.file.close()
+
+
+class Loading(Rows):
+    """Loads its data when it is first asked."""
+
+    def __init__(self, data):
+        self.source = data
+
+    def __len__(self):
+        return 40
+
+    @functools.cached_property
+    def data(self):
+        return tuple(part.clone() for part in self.source)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_data_that_is_loaded_on_demand_is_no_state(tmp_path, data, workers):
+    assert torch.equal(one_step(tmp_path, Loading(data), workers=workers), one_step(tmp_path, Rows(data)))
 
 
 def test_a_buffer_that_a_collate_hands_out_again_is_copied(tmp_path, data):

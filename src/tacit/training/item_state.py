@@ -28,6 +28,8 @@ _SAMPLED = 512  # entries of an array that are compared
 _OPAQUE = {"pandas", "polars", "pyarrow", "datasets", "h5py", "zarr", "PIL", "logging", "threading", "multiprocessing"}
 _VALUES = (bool, int, float, complex, str, bytes, np.generic, torch.dtype, torch.device, torch.Size)
 
+LOADED = ("object", "tensor", "array", "container")  # what a data set may load when it is first asked
+
 Facts = dict[str, tuple[Any, ...]]
 
 
@@ -42,8 +44,11 @@ class State:
         for name, owner in owners.items():
             self._look(name, owner)
 
-    def changes(self) -> list[str]:
-        """The names of what is not as it was. A handle that was opened on demand (None before) is no change."""
+    def changes(self, lazy: tuple[str, ...] = ("object",)) -> list[str]:
+        """The names of what is not as it was. A handle that was opened on demand (None before) is no change.
+
+        ``lazy``: the kinds of things that may be made on demand.
+        """
         now = State(**self._owners).facts
         names = sorted(self.facts.keys() | now.keys(), key=lambda name: (name.count("."), name))
         found: list[str] = []
@@ -52,7 +57,7 @@ class State:
             before, after = self.facts.get(name, ("value", None)), now.get(name, ("value", None))
             if _same(before, after) or any(name.startswith(f"{one}.") for one in opened):
                 continue
-            (opened if before == ("value", None) and after[0] == "object" else found).append(name)
+            (opened if before == ("value", None) and after[0] in lazy else found).append(name)
         return found
 
     def put_back(self) -> None:
@@ -93,8 +98,8 @@ def unchanged(**owners: Any) -> Iterator[None]:
     refuse_changes(before)
 
 
-def refuse_changes(before: State) -> None:
-    changes = before.changes()
+def refuse_changes(before: State, lazy: tuple[str, ...] = ("object",)) -> None:
+    changes = before.changes(lazy)
     if changes:
         raise InputError(
             f"{changes[0]} changed while records were made: one record could change the others; keep no state (fill "

@@ -25,7 +25,7 @@ from tacit.gradients.batches import RecordGroup, count_records, join, map_tensor
 from tacit.losses import Batch
 from tacit.randomness import global_chance, seed_everything
 from tacit.sampling.units import Indices
-from tacit.training.item_state import State, refuse_changes, unchanged
+from tacit.training.item_state import LOADED, State, refuse_changes, unchanged
 
 Collate = Callable[[list[Any]], Batch]
 Asked = list[tuple[int, int]]  # (row, seed)
@@ -67,7 +67,7 @@ class Items:
         with global_chance():
             fresh = State(**self._owners)
             once = [self._one(row, seed) for row, seed in asked]
-            refuse_changes(fresh)
+            refuse_changes(fresh, lazy=LOADED)  # loaded from a first row it would differ in the other order
             fresh.put_back()
             again = [self._one(row, seed) for row, seed in reversed(asked)][::-1]
         for one, other in zip(once, again, strict=True):
