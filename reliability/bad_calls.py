@@ -92,7 +92,7 @@ MAKERS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = 
         "steps": COUNT, "physical_batch": COUNT, "block": COUNT, "dataset_size": [1, 0, -40, 39.5, "40", True],
         "schedule": WORD, "sampling": [None, 0.5, EVENT], "clipping": [None, 1.0], "noise": [1.0, "1"],
         "budget": [1.0, (1.0, 1e-5)], "unit": ["record", None], "dataset": [None, 3], "assumptions": ["one", [1]],
-        "ledger": [None, 3],
+        "ledger": [None, 3], "isolation": WORD,
     }),
     (tacit.EvidencePlan, {"members": True}, {"members": [False], "probe_every": [0, -1, 1.5, True, "2"]}),
     (tacit.IndividualFilter, {"epsilon": 1.0, "delta": 1e-5},
@@ -100,6 +100,7 @@ MAKERS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = 
     (tacit.DataSource, {"rows": (INPUTS, LABELS)}, {
         "rows": [(INPUTS[:0], LABELS[:0]), (INPUTS, LABELS[:3]), None, 3, [], (), {}, torch.tensor(1.0)],
         "workers": [-1, 1.5, "2", True], "views": [0, -1, 1.5, 2], "user_ids": [[1, 2], 3],
+        "record_ids": [[1, 2], 3],
     }),
     (tacit.SGD, {"model": model(), "user_losses": losses, "learning_rate": 0.1}, {
         "learning_rate": POSITIVE, "momentum": [*FRACTION, 1.0], "dataset_size": [0, -1, 1.5, True, "3"],

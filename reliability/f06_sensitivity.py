@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from reliability.figures import Figure, tries
-from tacit.gradients.by_vmap import clip_and_sum
-from tacit.mechanisms import CLIPPING_RULES, ClipRecords, GaussianNoise, build_mechanism, rounding_slack
+from tacit.gradients.record_gradients import Dense
+from tacit.mechanisms import CLIPPING_RULES, SLACK, ClipRecords, GaussianNoise, build_mechanism
 
 _TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -23,10 +23,10 @@ def prove(effort: float) -> Iterator[Figure]:
             vector = torch.from_numpy(generator.standard_normal(dimension) * scale).to(_TYPES[number % len(_TYPES)])
             norm = float(10 ** generator.uniform(-3, 3))
             shapes = {"w": vector.shape}
-            slack = rounding_slack(1, torch.float32)
-            mechanism = build_mechanism(ClipRecords(norm, rule), GaussianNoise(multiplier=1.0), shapes, slack=slack)
-            sums, _ = clip_and_sum({"w": vector[None]}, mechanism)
-            share = float(sums["w"].norm()) / norm
+            mechanism = build_mechanism(ClipRecords(norm, rule), GaussianNoise(multiplier=1.0), shapes, slack=SLACK)
+            rows = Dense(vector[None] if vector.dtype == torch.float64 else vector[None].float())
+            total = rows.weighted_sum(mechanism.factors(rows.squared_norms()[:, None])[:, 0].contiguous())
+            share = float(total.norm()) / norm
             most = max(most, share)
             lost += not share <= 1
         yield Figure("F6", f"vectors of up to 1e5 dimensions, rule {rule}", times // len(CLIPPING_RULES), lost,

@@ -25,7 +25,7 @@ ALLOWED = {
     "likelihoods": {"errors", "losses"},
     "sampling": {"errors", "ledger", "randomness"},
     "mechanisms": {"errors", "ledger", "randomness"},
-    "gradients": {"errors", "kernels", "losses", "mechanisms"},
+    "gradients": {"errors", "kernels", "losses", "mechanisms", "randomness"},
     "evidence": {"errors", "ledger"},
     "accountants": {"errors", "ledger", "evidence"},
     "posteriors": {"errors", "losses", "likelihoods"},

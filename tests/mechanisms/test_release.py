@@ -11,7 +11,6 @@ from tacit.mechanisms import (
     GaussianNoise,
     VectorGroup,
     build_mechanism,
-    rounding_slack,
 )
 from tacit.randomness import Randomness
 
@@ -110,10 +109,6 @@ def test_parts_that_do_not_fit_are_refused(clipping, noise, message):
 def test_nothing_to_train_is_refused():
     with pytest.raises(InputError, match="nothing to train"):
         build_mechanism(ClipRecords(1.0), GaussianNoise(multiplier=1.0), {}, slack=0.0)
-
-
-def test_float64_sums_need_less_slack():
-    assert rounding_slack(256, torch.float64) == 1e-5 < rounding_slack(256, torch.float32)
 
 
 @pytest.mark.parametrize(

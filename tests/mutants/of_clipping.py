@@ -1,12 +1,11 @@
 """Bugs of clipping, summing and units (F1, F3, F4, F5, F6, F18)."""
 
-import contextlib
 from importlib import import_module
 
 import torch
 
-from tacit.gradients import by_unit, by_vmap, record_mixing
-from tacit.gradients.batches import count_records, map_tensors
+from tacit.gradients import RecordGroup, before_the_run, random_calls
+from tacit.gradients.batches import map_tensors
 from tacit.mechanisms.release import GaussianSumMechanism
 from tacit.sampling import Microbatches, Users
 from tacit.sampling.units import DrawnRows
@@ -19,29 +18,17 @@ REAL_FACTORS = GaussianSumMechanism.factors
 REAL_NORMS = GaussianSumMechanism._group_norms
 REAL_RELEASE = PrivateSum.release
 REAL_SUM = clipped_sum.clipped_sum
-REAL_CHUNKS = clipped_sum._by_chunks
+REAL_PARTS = clipped_sum._parts
+REAL_TOGETHER = clipped_sum._Summing._add_together
 
 
 def factors(change):
-    """Other factors, and no compiled short cut around them."""
-
-    def patches():
-        return [
-            swap(GaussianSumMechanism, "flat_clip_norm", None),
-            swap(GaussianSumMechanism, "factors", lambda self, squares: change(self, squares)),
-        ]
-
-    return patches
+    """Other factors."""
+    return lambda: [swap(GaussianSumMechanism, "factors", lambda self, squares: change(self, squares))]
 
 
 def norms(change):
-    def patches():
-        return [
-            swap(GaussianSumMechanism, "flat_clip_norm", None),
-            swap(GaussianSumMechanism, "_group_norms", lambda self, squares: change(self, squares)),
-        ]
-
-    return patches
+    return lambda: [swap(GaussianSumMechanism, "_group_norms", lambda self, squares: change(self, squares))]
 
 
 def ones(self, squares):
@@ -84,10 +71,10 @@ def squared(self, squares):
 
 def mean_of_the_batch(losses, params, batch, mechanism, **options):
     """Clip the mean of the batch instead of every record."""
-    if batch is None:
+    count = sum(len(group.places) for group in batch)
+    if not count:
         return REAL_SUM(losses, params, batch, mechanism, **options)
-    count = count_records(batch)
-    with swap(GaussianSumMechanism, "flat_clip_norm", None), swap(GaussianSumMechanism, "factors", ones):
+    with swap(GaussianSumMechanism, "factors", ones):
         total = REAL_SUM(losses, params, batch, mechanism, **options)
     squares = torch.stack([(v.double() / count).square().sum() for v in total.sums.values()])[None]
     factor = REAL_FACTORS(mechanism, squares)[0]
@@ -95,53 +82,51 @@ def mean_of_the_batch(losses, params, batch, mechanism, **options):
     return clipped_sum.ClippedSum(sums, total.squared_norms)
 
 
-def views_as_records(losses, params, batch, mechanism, chunk, views, faults, strategy):
+def views_as_records(groups, sizes, views):
     if views is not None:
-        batch = map_tensors(lambda tensor: tensor.flatten(0, 1), batch)
-    return REAL_CHUNKS(losses, params, batch, mechanism, chunk, None, faults, strategy)
+        groups = [
+            RecordGroup(map_tensors(lambda tensor: tensor.flatten(0, 1), group.batch), group.places.repeat(views))
+            for group in groups
+        ]
+    return REAL_PARTS(groups, sizes, None)
 
 
-def first_chunk_only(losses, params, batch, mechanism, chunk, views, faults, strategy):
+def first_chunk_only(self, part, chance, some, filled):
     """Clipping lost under accumulation: later chunks are added as they are."""
-    found = REAL_CHUNKS(losses, params, batch, mechanism, chunk, views, faults, strategy)
-    if count_records(batch) > chunk:
-        rest = map_tensors(lambda tensor: tensor[chunk:], batch)
-        with swap(GaussianSumMechanism, "flat_clip_norm", None), swap(GaussianSumMechanism, "factors", ones):
-            more = REAL_CHUNKS(losses, params, rest, mechanism, chunk, views, faults, strategy)
-        sums = {name: value.double() + more.sums[name] for name, value in found.sums.items()}
-        return clipped_sum.ClippedSum(sums, found.squared_norms)
-    return found
+    if some[0] == 0:
+        return REAL_TOGETHER(self, part, chance, some, filled)
+    with swap(GaussianSumMechanism, "factors", ones):
+        return REAL_TOGETHER(self, part, chance, some, filled)
 
 
 def realised_divisor(self, sample, params):
     released = REAL_RELEASE(self, sample, params)
-    size = 0 if sample.units is None else len(sample.units)
+    size = len(sample.units)
     return {name: value * self.plan.sampling.denominator / max(1, size) for name, value in released.items()}
 
 
 def raises_on_nobody(self, sample, params):
-    if sample.units is not None and len(sample.units) < 4:
+    if len(sample.units) < 4:
         raise RuntimeError("too few records")
     return REAL_RELEASE(self, sample, params)
 
 
 def loud(self, sample, params):
-    print("records:", 0 if sample.units is None else len(sample.units))
+    print("records:", len(sample.units))
     return REAL_RELEASE(self, sample, params)
 
 
-def rows_of_users(self, drawn, rows, users):
-    found = USERS_ROWS(self, drawn, rows, users)
+def rows_of_users(self, drawn, rows, ids):
+    found = USERS_ROWS(self, drawn, rows, ids)
     return DrawnRows(found.rows)
 
 
 USERS_ROWS = Users.rows_of
-FAULTS = [(by_vmap, "RECORD_FAULTS"), (by_unit, "RECORD_FAULTS"), (clipped_sum, "RECORD_FAULTS")]
 
 
-@contextlib.contextmanager
-def no_masks(randomness, device):
-    yield
+def public_masks(self, shape, p, like):
+    """From PyTorch's own generator, which the user's script may have seeded."""
+    return (torch.rand(self.rows, *shape) >= p).to(like)
 
 
 MUTANTS = [
@@ -151,16 +136,16 @@ MUTANTS = [
     Mutant("clip of the batch mean", "F3", lambda: [swap(private_sum, "clipped_sum", mean_of_the_batch)],
            "audit: replay"),
     Mutant("one clip factor for a whole chunk", "F3", factors(of_the_chunk), "audit: replay"),
-    Mutant("clip lost after the first chunk", "F3", lambda: [swap(clipped_sum, "_by_chunks", first_chunk_only)],
-           "audit: replay"),
+    Mutant("clip lost after the first chunk", "F3",
+           lambda: [swap(clipped_sum._Summing, "_add_together", first_chunk_only)], "audit: replay"),
     Mutant("clip by the longest vector (inf-norm over vectors)", "F6", norms(largest_vector), "audit: replay"),
     Mutant("norm without the first vector", "F6", norms(without_the_first), "audit: replay"),
     Mutant("norms in half precision", "F6", norms(in_half_precision), "audit: replay"),
     Mutant("square root taken twice", "F6", norms(squared), "audit: replay"),
     Mutant("a NaN record poisons the sum", "F5", factors(without_guard), "audit: replay of faults"),
-    Mutant("a label out of range stops the run", "F5", lambda: [swap(owner, name, ()) for owner, name in FAULTS],
-           "audit: replay of faults"),
-    Mutant("views clipped one by one", "F3", lambda: [swap(clipped_sum, "_by_chunks", views_as_records)],
+    Mutant("a label out of range stops the run", "F5",
+           lambda: [swap(clipped_sum, "is_fault_of_a_record", lambda error: False)], "audit: replay of faults"),
+    Mutant("views clipped one by one", "F3", lambda: [swap(clipped_sum, "_parts", views_as_records)],
            "audit: replay of views"),
     Mutant("a user's rows clipped as records", "F18", lambda: [swap(Users, "rows_of", rows_of_users)],
            "audit: replay of units"),
@@ -170,9 +155,8 @@ MUTANTS = [
     Mutant("a small sample stops the run", "F7", lambda: [swap(PrivateSum, "release", raises_on_nobody)],
            "audit: replay of policies"),
     Mutant("the size of the sample is printed", "F14", lambda: [swap(PrivateSum, "release", loud)], "audit: replay"),
-    Mutant("mixing layers accepted", "F4", lambda: [
-        swap(record_mixing, "_close", lambda one, other: True),
-        swap(record_mixing, "_BatchNorm", ()), swap(record_mixing, "_InstanceNorm", ())], "test_record_mixing"),
-    Mutant("dropout masks from the global seed", "F9", lambda: [swap(private_sum, "random_layers", no_masks)],
+    Mutant("batch normalisation accepted", "F4", lambda: [swap(before_the_run, "_BatchNorm", ()),
+           swap(clipped_sum.Isolated, "watched", clipped_sum.Watched.watched)], "test_record_mixing"),
+    Mutant("dropout masks from the global seed", "F9", lambda: [swap(random_calls.DrawsOfRows, "kept", public_masks)],
            "masks ignore the global seed"),
 ]  # fmt: skip

@@ -11,7 +11,6 @@ from tacit.mechanisms.release import UNCLIPPED, GaussianSumMechanism
 from tacit.sampling import PoissonSampling
 from tacit.training import checkpoints
 from tacit.training.private_sum import PrivateSum
-from tacit.training.samples import Sample
 from tests.mutants.mutant import Mutant, swap
 
 REAL_CHARGES = PrivateSum._charges
@@ -25,10 +24,8 @@ REAL_GATE = gate.BudgetGate.__call__
 QUERIES = GaussianSumMechanism.queries
 
 
-def fewer_charges(self, step, count):
-    return [
-        replace(charge, steps=charge.steps - (charge.steps + 9) // 10) for charge in REAL_CHARGES(self, step, count)
-    ]
+def fewer_charges(self, mechanisms):
+    return [replace(charge, steps=charge.steps - (charge.steps + 9) // 10) for charge in REAL_CHARGES(self, mechanisms)]
 
 
 def half_settled(self, blocks, begun):
@@ -39,6 +36,7 @@ def charge_behind(self, units, first, steps, blocks):
     """A block is charged when its last step has been drawn."""
     draws, size = self.plan.sampling.draws(units, self._randomness), self.plan.block
     for step in range(steps):
+        self._charged[first + step] = self._mechanism_at(first + step)
         yield next(draws)
         if (step + 1) % size == 0 or step == steps - 1:
             blocks.append(REAL_RESERVE(self, first + step, min(size, steps)))
@@ -114,14 +112,8 @@ def trusting(line, previous, where):
     return json.loads(line)
 
 
-class AlwaysFalse:
-    """An attribute that forgets what it is told."""
-
-    def __get__(self, sample, kind=None):
-        return False
-
-    def __set__(self, sample, value):
-        pass
+def always_there(self, sample):
+    return sample._drawn
 
 
 def no_void(found, replay):
@@ -153,7 +145,7 @@ MUTANTS = [
            "audit: sampler"),
     Mutant("the number of records in the ledger", "F14", lambda: [swap(PrivateSum, "_draw_charged", remember_size)],
            "audit: replay"),
-    Mutant("a sample may be released again", "F11", lambda: [swap(Sample, "released", AlwaysFalse())],
+    Mutant("a sample may be released again", "F11", lambda: [swap(PrivateSum, "_take", always_there)],
            "a sample is released once"),
     Mutant("budget checked one block too late", "F12", lambda: [
         swap(gate.BudgetGate, "__call__", gate_before_the_block)], "audit: accountants"),

@@ -147,9 +147,9 @@ def test_augmented_views(private, data):
 @pytest.mark.parametrize("unit", [tacit.Users(), tacit.Microbatches(4), tacit.Microbatches(4, protect="record")])
 def test_views_of_units_with_several_rows_are_refused(private, data, unit):
     engine = private(unit=unit)
-    ids = range(40) if isinstance(unit, tacit.Users) else None
+    ids = {"user_ids" if isinstance(unit, tacit.Users) else "record_ids": range(40)}
     with pytest.raises(InputError, match="views"):
-        next(engine.samples(data, steps=1, augment=lambda batch: batch, views=2, user_ids=ids))
+        next(engine.samples(data, steps=1, augment=lambda batch: batch, views=2, **ids))
 
 
 @pytest.mark.parametrize("steps", [0, -1, 1.5, None])

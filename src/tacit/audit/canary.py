@@ -126,9 +126,8 @@ def canary_scores(subject: Subject, steps: int) -> Scores:
     queries: Queries = ()
     with subject.engine(width, torch.float64, steps) as audited:
         for sample in audited.private.samples(source, steps):
-            norm, present = sample.mechanism.norm, np.zeros(width, dtype=bool)
-            if sample.units is not None:
-                present[sample.units[sample.units < width]] = True
+            norm, present = audited.private.clip_norm, np.zeros(width, dtype=bool)
+            present[sample.units[sample.units < width]] = True
             released = audited.private.release(sample, audited.losses.params)
             queries = queries or claimed_queries(subject, audited)
             weights = _weights(subject, queries, norm)

@@ -76,12 +76,12 @@ def released_noise(subject: Subject, draws: int, dtype: torch.dtype = torch.floa
     queries: Queries = ()
     with subject.engine(width, dtype, steps) as audited:
         for sample in audited.private.samples(source, steps):
-            norm = sample.mechanism.norm
+            norm = audited.private.clip_norm
             released = audited.private.release(sample, audited.losses.params)
             queries = queries or claimed_queries(subject, audited)
             stddevs = claimed_stddevs(subject, queries, norm)
             parts = [(value * _NOBODY.denominator / stddevs[name]).flatten() for name, value in released.items()]
-            rows.append(torch.cat([*parts, *_count(subject, norm, sample.mechanism.norm)]).double())
+            rows.append(torch.cat([*parts, *_count(subject, norm, audited.private.clip_norm)]).double())
     return np.asarray(torch.stack(rows).numpy())
 
 

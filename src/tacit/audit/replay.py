@@ -272,7 +272,7 @@ def _release(
     released, drawn = [], []
     try:
         for sample in engine.samples(_source(case, data), STEPS):
-            drawn.append([] if sample.units is None else sample.units.tolist())
+            drawn.append(sample.units.tolist())
             released.append(engine.release(sample, losses.params))
     except TacitError as error:
         return released, drawn, f"{type(error).__name__}: {error}"
@@ -287,7 +287,8 @@ def _source(case: Case, data: tuple[Tensor, Tensor]) -> DataSource:
     owners = [row // case.rows for row in range(len(data[0]))] if case.unit.unit == "user" else None
     rows: Any = [(x, int(y)) for x, y in zip(*data, strict=True)] if case.as_items else data
     augment = None if case.views is None else _shifted
-    return DataSource(rows, user_ids=owners, augment=augment, views=case.views)
+    ids = range(len(data[0])) if isinstance(case.unit, Microbatches) else None
+    return DataSource(rows, user_ids=owners, record_ids=ids, augment=augment, views=case.views)
 
 
 def _shifted(batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -6,10 +6,11 @@ the number of ranks, and block sums are added in the order of the blocks: any nu
 Everything that is exchanged has a size that all ranks know, also when a rank has nothing to do.
 """
 
+import atexit
 import json
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.errors import BudgetError, InputError, LedgerError, RefusedError, TacitError
+
+if dist.is_available() and not dist.is_initialized():
+    # Imported while a world is up, the default arguments of its functions keep that world, and its threads, to the end.
+    import torch.distributed.nn.functional
 
 Indices = NDArray[np.int64]
 Vectors = dict[str, Tensor]
@@ -41,7 +46,11 @@ class Ranks:
 
     rank: int = 0
     size: int = 1
-    group: Any = field(default=None, repr=False)
+
+    @property
+    def group(self) -> Any:
+        """The group through which ranks speak, looked up at each use: to keep it would keep its threads alive."""
+        return _group()
 
     @property
     def first(self) -> bool:
@@ -53,15 +62,8 @@ class Ranks:
         return self.size == 1
 
     def owners(self, units: int, block: int) -> Indices:
-        """Which rank works on each block: in turn, but a last block of a single unit is rank 0's.
-
-        The fast path of gradients needs two records to begin with. Rank 0 has seen two whenever a single process would
-        have, so that both take the same path and round alike.
-        """
-        found = np.arange(-(-units // block)) % self.size
-        if block > 1 and units % block == 1:
-            found[-1] = 0
-        return found
+        """Which rank works on each block: in turn."""
+        return np.asarray(np.arange(-(-units // block)) % self.size)
 
     def part(self, units: Indices, block: int) -> Indices:
         """The units of this rank."""
@@ -167,10 +169,37 @@ def current_ranks() -> Ranks:
     """The ranks of this job; a single one unless ``init_process_group`` was called."""
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return Ranks()
-    return Ranks(dist.get_rank(), dist.get_world_size(), _group())
+    _group()  # made by all ranks together, at a point that all of them pass
+    return Ranks(dist.get_rank(), dist.get_world_size())
 
 
-@cache
+# One gloo group per process: what is exchanged lies in main memory, whatever the job's own backend is. PyTorch owns it,
+# and it is held weakly: a reference of ours would outlive destroy_process_group. Its threads would not be joined, and
+# one that drops its last work while the interpreter goes down aborts the process ("terminate called without an active
+# exception").
+_ours: "weakref.ref[Any] | None" = None
+
+
 def _group() -> Any:
-    """One gloo group per process: what is exchanged lies in main memory, whatever the job's own backend is."""
-    return dist.new_group(backend="gloo")
+    global _ours
+    found = None if _ours is None else _ours()
+    if found is None or not _is_alive(found):
+        if _ours is None:
+            atexit.register(_leave)
+        found = dist.new_group(backend="gloo")
+        _ours = weakref.ref(found)
+    return found
+
+
+def _is_alive(group: Any) -> bool:
+    """Whether PyTorch still knows the group; it ends with its world."""
+    try:
+        return bool(dist.get_process_group_ranks(group))
+    except KeyError:
+        return False
+
+
+def _leave() -> None:
+    """End the groups before the interpreter does, where the program has not done so itself."""
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,7 +1,7 @@
 """Per-record gradients, clipped and summed, without touching the user's model."""
 
 from tacit.gradients.batches import RecordGroup, count_records, take_records
-from tacit.gradients.before_the_run import replace_batch_norm, try_out
+from tacit.gradients.before_the_run import refuse_batch_norm, replace_batch_norm, try_out
 from tacit.gradients.clipped_sum import ClippedSum, Strategy, clipped_sum
 from tacit.gradients.distances import gradient_distances
 from tacit.gradients.map_records import map_records
@@ -14,6 +14,7 @@ __all__ = [
     "count_records",
     "gradient_distances",
     "map_records",
+    "refuse_batch_norm",
     "replace_batch_norm",
     "take_records",
     "try_out",

@@ -1,6 +1,6 @@
 """A batch is a tensor, or a tuple, list or mapping of batches; its first dimension counts records."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,3 +74,23 @@ def stack_views(views: list[Batch]) -> Batch:
     flat = [tensors_of(view) for view in views]
     stacked = iter([torch.stack(parts, dim=1) for parts in zip(*flat, strict=True)])
     return map_tensors(lambda _: next(stacked), views[0])
+
+
+def signature(batch: Batch) -> object:
+    """What records must agree in to be stacked: the tree, and the type and shape of each tensor behind its rows."""
+    match batch:
+        case Tensor():
+            return (batch.dtype, batch.device, tuple(batch.shape[1:]))
+        case tuple() | list():
+            return (type(batch), *map(signature, batch))
+        case Mapping():
+            return tuple((name, signature(part)) for name, part in batch.items())
+        case _:
+            raise InputError(f"a batch holds tensors, tuples, lists and mappings of them; found {type(batch).__name__}")
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """Batches of one signature as one batch, in memory of its own."""
+    flat = [tensors_of(batch) for batch in batches]
+    joined = iter([torch.cat(parts) for parts in zip(*flat, strict=True)])
+    return map_tensors(lambda _: next(joined), batches[0])

@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from tacit.errors import InputError, RecordMixingError, TacitError, check_count
 from tacit.gradients.batches import count_records, map_tensors, take_records
-from tacit.gradients.clipped_sum import clipped_sum
+from tacit.gradients.clipped_sum import Isolation, clipped_sum
 from tacit.gradients.isolation import as_written
 from tacit.gradients.state_guard import StateGuard
 from tacit.losses import Batch, Losses, ModelLosses
@@ -25,7 +25,7 @@ def try_out(
     like: Batch,
     mechanism: GaussianSumMechanism,
     *,
-    views: int | None = None,
+    isolation: Isolation = "records",
     public: bool = False,
 ) -> tuple[str, ...]:
     """Compute one clipped sum; what the engine refuses is refused now. Gives the reasons for records one by one.
@@ -38,9 +38,8 @@ def try_out(
         refuse_batch_norm(losses.model)
     batch = take_records(like, slice(0, _RECORDS)) if public else _generated(like)
     try:
-        rows = count_records(batch) * (views or 1)
-        reasons = clipped_sum(losses, params, batch, mechanism, chunk=rows, views=views).reasons
-        _refuse_statistics(losses, params, batch if views is None else take_records(batch, slice(0, 1)), views)
+        reasons = clipped_sum(losses, params, batch, mechanism, chunk=_RECORDS, isolation=isolation).reasons
+        _refuse_statistics(losses, params, batch)
         return reasons
     except TacitError:
         raise
@@ -50,13 +49,12 @@ def try_out(
         return ()
 
 
-def _refuse_statistics(losses: Losses, params: Mapping[str, Tensor], batch: Batch, views: int | None) -> None:
+def _refuse_statistics(losses: Losses, params: Mapping[str, Tensor], rows: Batch) -> None:
     """Refuse losses that mean something else for a batch than for its records alone.
 
     Records cannot see each other anyway. But whoever subtracts a batch's mean, or compares a record with the others,
     would otherwise be served with a mean of one record, and without a word.
     """
-    rows = batch if views is None else map_tensors(lambda tensor: tensor.flatten(0, 1), batch)
     with torch.no_grad(), StateGuard(losses), global_chance(), as_written():
         seed_everything(0)  # records of our making: nothing is private here
         first, again = (_values(losses, params, rows) for _ in range(2))

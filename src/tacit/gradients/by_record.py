@@ -26,12 +26,13 @@ def mean_gradient(
         with torch.enable_grad(), as_written(), watch:
             values = losses(row)
         check_one_loss_per_record(values, 1)
-        for name, value in _gradient(values.sum(), leaves).items():
+        for name, value in gradient_of(values.sum(), leaves).items():
             total[name] = total[name].add_(value) if name in total else value
     return {name: value.div_(len(rows)) for name, value in total.items()}
 
 
-def _gradient(loss: Tensor, leaves: Mapping[str, Tensor]) -> Vectors:
+def gradient_of(loss: Tensor, leaves: Mapping[str, Tensor]) -> Vectors:
+    """By plain autograd, in float64."""
     if not loss.requires_grad:
         return {name: torch.zeros_like(leaf, dtype=torch.float64) for name, leaf in leaves.items()}
     found = torch.autograd.grad(

@@ -4,6 +4,7 @@ Order of things (failure-modes, "The ledger"): lock, check the budget, append a 
 clip, add noise and update. A crash can therefore only over-count, by at most one block.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -74,6 +75,7 @@ class LedgerFile:
 
     def __init__(self, path: str | Path, header: LedgerHeader, versions: Mapping[str, str] | None = None) -> None:
         self.path = Path(path)
+        self._process = os.getpid()
         self._storage = FileStorage(self.path)
         try:
             self._recover(header, dict(versions or {}))
@@ -175,6 +177,8 @@ class LedgerFile:
         self.close()
 
     def _append(self, record: Mapping[str, Any]) -> None:
+        if os.getpid() != self._process:  # after a fork both would go on from one head, without the other's charges
+            raise LedgerError(f"ledger {self.path} was opened by another process; open it again in the one that writes")
         line, head = seal(record, self._head)
         self._storage.append(line)
         self._head = head

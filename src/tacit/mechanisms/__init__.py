@@ -10,10 +10,11 @@ from tacit.mechanisms.groups import (
     noise_proportional,
 )
 from tacit.mechanisms.noise import GaussianNoise
-from tacit.mechanisms.release import GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
+from tacit.mechanisms.release import SLACK, GaussianSumMechanism, Vectors, build_mechanism
 
 __all__ = [
     "CLIPPING_RULES",
+    "SLACK",
     "AdaptiveClip",
     "ClipGroups",
     "ClipLayers",
@@ -30,5 +31,4 @@ __all__ = [
     "joint_clip",
     "noise_by_dimension",
     "noise_proportional",
-    "rounding_slack",
 ]

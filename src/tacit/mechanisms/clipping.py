@@ -20,8 +20,9 @@ RuleName = Literal["clip", "normalise"]
 
 # Rounding a scaled float32 vector can lengthen it by about 1e-7; factors are shrunk by more than that (F6).
 SHRINK = 1.0 - 1e-6
-# Below this norm a float32 vector has lost its direction; normalising it would amplify rounding.
-_TINY = 1e-30
+# Below this norm squares of a float32 vector's entries vanish, hence so does its measured norm: normalising it would
+# lengthen what is left of it without bound.
+_TINY = 1e-12
 
 
 _ONE = torch.ones((), dtype=torch.float64)

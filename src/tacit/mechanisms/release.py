@@ -24,16 +24,12 @@ Vectors = dict[str, Tensor]
 
 _NOTHING = torch.zeros((), dtype=torch.float64)
 UNCLIPPED = "#unclipped"  # no parameter can have this name
+# What floating point may add to a record's share of the sum, relative to its clip norm (failure-modes F6, docs/maths.md
+# section 11): 1.5e-4 where its share is formed by other products than its norm, 3.1e-5 in the norm itself, and the rest
+# for clip factors and for sums over records, which are formed in float64. It is charged: noise is relative to it.
+SLACK = 2e-4
+_LOST = 1e-14  # and in absolute terms, where squares of entries below 1e-19 leave float32, for up to 1e9 of them
 _COUNT_BOUND = 0.5  # each record adds +1/2 (not clipped) or -1/2 (clipped): half the sensitivity of a plain count
-
-
-def rounding_slack(chunk: int, dtype: torch.dtype) -> float:
-    """What floating point may add to a record's share of the sum, relative to its clip norm (failure-modes F6).
-
-    Norms and factors: 1e-5. A float32 sum over a chunk of records rounds differently with and without one of them:
-    2^-22 per record of the largest chunk. Sums formed in float64 need no such allowance.
-    """
-    return 1e-5 + (0.0 if dtype == torch.float64 else chunk * 2.0**-22)
 
 
 @dataclass(slots=True)
@@ -210,7 +206,7 @@ class GaussianSumMechanism:
             squares = squared_norms if all_columns else squared_norms[:, columns]
             if scales is not None:
                 squares = squares / scales.to(squares.device).square()
-            norms.append(squares.sum(1).sqrt())
+            norms.append(squares.sum(1).sqrt_().add_(_LOST))
         return norms
 
     def stddev_by_name(self) -> dict[str, float]:

@@ -4,7 +4,7 @@ Nothing that is gathered here changes the run: the releases and the ledger are t
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -25,16 +25,29 @@ from tacit.evidence import (
     round_up,
     save_evidence,
 )
-from tacit.gradients import clipped_sum, count_records
+from tacit.gradients import ClippedSum, RecordGroup
 from tacit.ledger import Head, PoissonSample
-from tacit.losses import Batch, Losses
 from tacit.mechanisms import GaussianSumMechanism
+from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Records
 from tacit.training.plan import TrainingPlan
-from tacit.training.samples import DataSource, Sample
+from tacit.training.samples import DataSource, Drawn
 
 _PRICE = 0.1  # of the training time: what probes may cost by default
 _BLOCKS = 64  # stretches of a run over which the members' shares are kept apart
+
+
+class SumOfRecords(Protocol):
+    """The engine's own clipped sum of some records, drawn or not."""
+
+    def __call__(
+        self,
+        groups: Sequence[RecordGroup],
+        params: Mapping[str, Tensor],
+        mechanism: GaussianSumMechanism,
+        chance: RecordChance,
+        /,
+    ) -> ClippedSum: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ class EvidencePlan:
         if self.probe_every is not None:
             check_count("probe_every", self.probe_every)
 
-    def open(self, losses: Losses, plan: TrainingPlan, steps: int, units: int) -> list["Recorder"]:
+    def open(self, clipped_sum: SumOfRecords, plan: TrainingPlan, steps: int, units: int) -> list["Recorder"]:
         """The recorders of a run; what cannot be gathered is refused before anything is charged."""
         if plan.unit.multiplicity != 1:
             raise InputError("evidence needs the unit of privacy to be what is clipped; protect microbatches or users")
@@ -65,14 +78,14 @@ class EvidencePlan:
         if self.probes is not None:
             if not isinstance(plan.unit, Records):
                 raise InputError("probes are single records, but the plan protects another unit; gather members=True")
-            recorders.append(ProbeRecorder.of(self, losses, plan, steps))
+            recorders.append(ProbeRecorder.of(self, clipped_sum, plan, steps))
         if self.members:
             recorders.append(MemberRecorder(plan, _earlier(plan, "members"), steps, units))
         return recorders
 
 
 class Recorder(Protocol):
-    def observe(self, sample: Sample, params: Mapping[str, Tensor], squared_norms: Tensor) -> None:
+    def observe(self, drawn: Drawn, params: Mapping[str, Tensor], squared_norms: Tensor) -> None:
         """Called once for each release."""
 
     def save(self, head: Head) -> None:
@@ -83,9 +96,11 @@ class Recorder(Protocol):
 class ProbeRecorder:
     """Evaluates the probes at every ``every``-th step and at the last."""
 
-    losses: Losses
+    clipped_sum: SumOfRecords
     plan: TrainingPlan
-    probes: Batch
+    probes: list[RecordGroup]
+    count: int
+    randomness: Randomness
     every: int
     steps: int
     earlier: Evidence | None
@@ -94,25 +109,24 @@ class ProbeRecorder:
     waiting: list[tuple[float, float]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, evidence: EvidencePlan, losses: Losses, plan: TrainingPlan, steps: int) -> "ProbeRecorder":
+    def of(cls, evidence: EvidencePlan, clipped_sum: SumOfRecords, plan: TrainingPlan, steps: int) -> "ProbeRecorder":
         source = evidence.probes if isinstance(evidence.probes, DataSource) else DataSource(evidence.probes)
-        probes = source.all()
-        every = evidence.probe_every or _affordable(count_records(probes), plan.sampling.denominator, steps)
+        count = len(source)
+        every = evidence.probe_every or _affordable(count, plan.sampling.denominator, steps)
         earlier = _earlier(plan, "probes")
-        if earlier is not None and earlier.records != count_records(probes):
-            raise InputError(
-                f"the run's evidence so far is about {earlier.records} probes, now {count_records(probes)} are given"
-            )
-        return cls(losses, plan, probes, every, steps, earlier)
+        if earlier is not None and earlier.records != count:
+            raise InputError(f"the run's evidence so far is about {earlier.records} probes, now {count} are given")
+        randomness = Randomness()  # not the run's: its draws must be the same with and without evidence
+        return cls(clipped_sum, plan, source.all(randomness), count, randomness, every, steps, earlier)
 
-    def observe(self, sample: Sample, params: Mapping[str, Tensor], squared_norms: Tensor) -> None:
-        key = rate_and_noise(self.plan, sample.mechanism)
-        if self.shares and sample.step % self.every and sample.step != self.steps - 1:
+    def observe(self, drawn: Drawn, params: Mapping[str, Tensor], squared_norms: Tensor) -> None:
+        key = rate_and_noise(self.plan, drawn.mechanism)
+        if self.shares and drawn.step % self.every and drawn.step != self.steps - 1:
             self.waiting.append(key)
             return
-        chunk = self.plan.physical_batch
-        norms = clipped_sum(self.losses, params, self.probes, sample.mechanism, chunk=chunk).squared_norms
-        self.shares.append(round_up(sample.mechanism.shares(norms).cpu().numpy()))
+        chance = self.randomness.record_chance(np.arange(self.count))
+        norms = self.clipped_sum(self.probes, params, drawn.mechanism, chance).squared_norms
+        self.shares.append(round_up(drawn.mechanism.shares(norms).cpu().numpy()))
         here = len(self.shares) - 1
         between = [Stretch(*same, len(list(steps)), here - 1, here) for same, steps in groupby(self.waiting)]
         self.stretches += [*between, Stretch(*key, 1, here, here)]
@@ -135,13 +149,13 @@ class MemberRecorder:
         self._shares = np.full((-(-steps // self._length), units), np.nan, dtype=np.float32)
         self._keys: list[tuple[float, float, int]] = []
 
-    def observe(self, sample: Sample, params: Mapping[str, Tensor], squared_norms: Tensor) -> None:
-        block = sample.step // self._length
-        self._keys.append((*rate_and_noise(self._plan, sample.mechanism), block))
-        if sample.units is not None and len(sample.units):
-            shares = round_up(sample.mechanism.shares(squared_norms).cpu().numpy())
+    def observe(self, drawn: Drawn, params: Mapping[str, Tensor], squared_norms: Tensor) -> None:
+        block = drawn.step // self._length
+        self._keys.append((*rate_and_noise(self._plan, drawn.mechanism), block))
+        if len(drawn.units):
+            shares = round_up(drawn.mechanism.shares(squared_norms).cpu().numpy())
             row = self._shares[block]
-            row[sample.units] = np.fmax(row[sample.units], shares)
+            row[drawn.units] = np.fmax(row[drawn.units], shares)
 
     def save(self, head: Head) -> None:
         if not self._keys:

@@ -14,20 +14,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, from_numpy
+from torch import Tensor
 
 from tacit.accountants import check_delta
 from tacit.accountants.bayesian import MOMENTS, privacy_costs
 from tacit.accountants.conversion import conversion_cost
 from tacit.errors import InputError, check_positive
-from tacit.gradients import clipped_sum, take_records
+from tacit.gradients import RecordGroup
 from tacit.ledger import Ledger, LedgerHeader
-from tacit.losses import Batch, Losses
 from tacit.mechanisms import GaussianSumMechanism as Mechanism
+from tacit.randomness import Randomness
 from tacit.sampling import Records
-from tacit.training.evidence import rate_and_noise
+from tacit.training.evidence import SumOfRecords, rate_and_noise
+from tacit.training.items import same_records
 from tacit.training.plan import TrainingPlan
-from tacit.training.samples import DataSource, Sample
+from tacit.training.samples import DataSource, Drawn
 
 _GRID = 513
 _SOME, _ROUNDING = 0.05, 1e-2  # chance shows in more than a few records, and by more than rounding
@@ -78,7 +79,13 @@ class FilteredRun:
     """The sums of all records in one run, and who still takes part. Private."""
 
     def __init__(
-        self, wanted: IndividualFilter, losses: Losses, plan: TrainingPlan, source: DataSource, ledger: Ledger
+        self,
+        wanted: IndividualFilter,
+        clipped_sum: SumOfRecords,
+        plan: TrainingPlan,
+        source: DataSource,
+        ledger: Ledger,
+        randomness: Randomness,
     ) -> None:
         if ledger.steps:
             raise InputError("an individual filter cannot go on with a ledger that has charges: its sums are not kept")
@@ -86,8 +93,10 @@ class FilteredRun:
             raise InputError("an individual filter watches records, but the plan protects another unit")
         if source.views is not None:
             raise InputError("an individual filter needs one view of each record")
-        self._wanted, self._losses, self._plan = wanted, losses, plan
-        self._records: Batch = source.all()
+        self._wanted, self._clipped_sum, self._plan, self._randomness = wanted, clipped_sum, plan, randomness
+        self._records = source.all(randomness)
+        if not all(map(_same_group, self._records, source.all(randomness))):  # the step would see other records
+            raise InputError("an individual filter needs records without chance; random transforms must be off")
         self._spent = np.zeros(len(source))
         assert ledger.header.filter_order is not None  # the engine has declared it
         self._moment = round(ledger.header.filter_order) - 1
@@ -98,31 +107,32 @@ class FilteredRun:
         """The Renyi sum of each record so far."""
         return self._spent
 
-    def admit(self, sample: Sample, params: Mapping[str, Tensor]) -> None:
-        """Charge every record that may still take part, and take those that may not out of the sample."""
-        q, z = rate_and_noise(self._plan, sample.mechanism)
-        shares = self._shares(sample, params)
+    def admit(self, drawn: Drawn, params: Mapping[str, Tensor]) -> Drawn:
+        """Charge every record that may still take part; the sample without those that may not."""
+        q, z = rate_and_noise(self._plan, drawn.mechanism)
+        shares = self._shares(drawn.mechanism, params)
         grid = np.linspace(0, 1, _GRID)
         costs = np.interp(shares**2, grid**2, privacy_costs(q, grid / z, [self._moment])[:, 0])  # convex: from above
         active = (self._spent + costs) * (1 + _SLACK) <= self._wanted.allowed(self._moment)
         self._spent[active] += costs[active]
-        if sample.data is not None and sample.units is not None:
-            kept = np.flatnonzero(active[sample.units])
-            sample.units = sample.units[kept]
-            sample.data = take_records(sample.data, from_numpy(kept)) if len(kept) else None
+        return drawn.only(np.flatnonzero(active[drawn.units]))
 
-    def _shares(self, sample: Sample, params: Mapping[str, Tensor]) -> NDArray[np.float64]:
+    def _shares(self, mechanism: Mechanism, params: Mapping[str, Tensor]) -> NDArray[np.float64]:
         """The share of every record at this step, drawn or not."""
-        norms = self._squared_norms(sample, params)
+        norms = self._squared_norms(mechanism, params)
         if not self._checked:
             # by chance inside the losses a record could move the release further than what was charged for it
-            again = self._squared_norms(sample, params)
+            again = self._squared_norms(mechanism, params)
             if float(((norms - again).abs() > _ROUNDING * norms).any(1).double().mean()) > _SOME:
                 raise InputError("an individual filter needs losses without chance; dropout must be off")
             self._checked = True
-        shares: NDArray[np.float64] = sample.mechanism.shares(norms).cpu().numpy()
+        shares: NDArray[np.float64] = mechanism.shares(norms).cpu().numpy()
         return shares
 
-    def _squared_norms(self, sample: Sample, params: Mapping[str, Tensor]) -> Tensor:
-        chunk = self._plan.physical_batch
-        return clipped_sum(self._losses, params, self._records, sample.mechanism, chunk=chunk).squared_norms
+    def _squared_norms(self, mechanism: Mechanism, params: Mapping[str, Tensor]) -> Tensor:
+        chance = self._randomness.record_chance(np.arange(len(self._spent)))
+        return self._clipped_sum(self._records, params, mechanism, chance).squared_norms
+
+
+def _same_group(one: RecordGroup, other: RecordGroup) -> bool:
+    return np.array_equal(one.places, other.places) and same_records(one.batch, other.batch)

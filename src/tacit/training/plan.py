@@ -15,6 +15,9 @@ from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
 
 BLOCK = 20  # steps reserved at a time: bounds what a crash can over-charge, and keeps the ledger's cost per step small
 
+Isolation = Literal["records", "trusted"]
+_TRUSTED = 'the losses were trusted to keep records apart (isolation="trusted"); this was not enforced'
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
@@ -35,6 +38,8 @@ class TrainingPlan:
         numerics: "strict" sums whole numbers on a grid and adds discrete Gaussian noise; see docs/strict.md.
         schedule: "adaptive" if noise, rate, stop or later runs may follow outputs; a Renyi filter guards the budget.
         assumptions: sentences that every statement about this run has to repeat.
+        isolation: "records": every record's loss is computed as if it were alone, whatever the losses do. "trusted":
+            the losses are trusted to keep records apart; the ledger says so, and every guarantee repeats it.
     """
 
     sampling: SamplingPolicy
@@ -51,12 +56,14 @@ class TrainingPlan:
     schedule: Literal["fixed", "adaptive"] = "fixed"
     assumptions: tuple[str, ...] = ()
     numerics: Numerics = "float64"
+    isolation: Isolation = "records"
 
     def __post_init__(self) -> None:
         for name in ("steps", "physical_batch", "block"):
             check_count(name, getattr(self, name))
         self._check_kinds()
         check_choice("numerics", self.numerics, get_args(Numerics))
+        check_choice("isolation", self.isolation, get_args(Isolation))
         check_choice("schedule", self.schedule, ("fixed", "adaptive"))
         check_texts("assumptions", self.assumptions)
         if self.dataset_size is not None:
@@ -99,7 +106,7 @@ class TrainingPlan:
             delta=None if self.budget is None else self.budget.delta,
             schedule=self.schedule,
             randomness=randomness.kind,
-            assumptions=self.assumptions,
+            assumptions=self.assumptions + ((_TRUSTED,) if self.isolation == "trusted" else ()),
         )
 
     def charged_steps(self, chains: int = 1) -> int:

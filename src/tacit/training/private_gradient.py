@@ -17,9 +17,10 @@ from tacit.randomness import Randomness
 from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
 from tacit.training.checkpoints import read_checkpoint
 from tacit.training.evidence import EvidencePlan
-from tacit.training.plan import BLOCK, TrainingPlan
+from tacit.training.items import Collate
+from tacit.training.plan import BLOCK, Isolation, TrainingPlan
 from tacit.training.private_sum import PrivateSum
-from tacit.training.samples import Augment, Collate, DataSource, Sample
+from tacit.training.samples import Augment, DataSource, Sample
 
 
 class PrivateGradient:
@@ -33,7 +34,7 @@ class PrivateGradient:
         losses: ``losses(model, batch) -> Tensor[records]``, one loss per record.
         sampling, clipping, noise: what the mechanism does.
         ledger: the file that records what was released.
-        unit, budget, dataset, dataset_size, physical_batch, block, schedule, assumptions, numerics: see
+        unit, budget, dataset, dataset_size, physical_batch, block, schedule, assumptions, numerics, isolation: see
             :class:`TrainingPlan`.
         randomness: secure by default.
         example: a small public batch, for models that do not run on generated inputs.
@@ -75,6 +76,7 @@ class PrivateGradient:
         schedule: Literal["fixed", "adaptive"] = "fixed",
         assumptions: tuple[str, ...] = (),
         numerics: Numerics = "float64",
+        isolation: Isolation = "records",
         randomness: Randomness | None = None,
         example: Batch | None = None,
         evidence: EvidencePlan | None = None,
@@ -94,6 +96,7 @@ class PrivateGradient:
             schedule=schedule,
             assumptions=assumptions,
             numerics=numerics,
+            isolation=isolation,
         )
         self._losses = ModelLosses(model, losses)
         self._engine = PrivateSum(
@@ -116,18 +119,19 @@ class PrivateGradient:
         augment: Augment | None = None,
         views: int | None = None,
         user_ids: Sequence[Any] | None = None,
+        record_ids: Sequence[int] | None = None,
         first: int = 0,
     ) -> Iterator[Sample]:
         """Random samples in place of a loader; see :class:`DataSource` for the arguments.
 
         ``first`` is how many of the ``steps`` were taken before: what :meth:`load_checkpoint` says.
         """
-        source = DataSource(dataset, collate_fn, workers, device, augment, views, user_ids)
+        source = DataSource(dataset, collate_fn, workers, device, augment, views, user_ids, record_ids)
         yield from self._engine.samples(source, steps, first=first)
 
     def backward(self, sample: Sample) -> None:
         """Add the private mean gradient of the sample to ``.grad``, as ``loss.backward()`` would add the plain one."""
-        params = self._losses.params
+        params = self._losses.params  # as they are now; what is not as at the start is refused
         for name, gradient in self._engine.release(sample, params).items():
             parameter = params[name]
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)

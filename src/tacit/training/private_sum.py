@@ -1,10 +1,13 @@
 """The engine: charge the ledger, draw records, clip and sum, add noise. In that order, for every method alike."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+import os
+import secrets
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -12,19 +15,19 @@ from torch import Tensor
 from tacit.accountants import BudgetGate
 from tacit.distributed import SharedLedger, current_ranks, open_ledger
 from tacit.errors import InputError, check_count
-from tacit.gradients import ClippedSum, clipped_sum, try_out
+from tacit.gradients import ClippedSum, RecordGroup, clipped_sum, refuse_batch_norm, try_out
 from tacit.ledger import Charge, Ledger, LedgerFile
 from tacit.ledger.storage import is_there
-from tacit.losses import Batch, Losses
-from tacit.mechanisms import AdaptiveClip, GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism, rounding_slack
-from tacit.randomness import Randomness, random_layers
+from tacit.losses import Batch, Losses, ModelLosses
+from tacit.mechanisms import SLACK, AdaptiveClip, GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism
+from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Records
-from tacit.sampling.units import DrawnRows, Indices
+from tacit.sampling.units import DrawnRows, Indices, check_ids
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
 from tacit.training.evidence import EvidencePlan, Recorder
 from tacit.training.individual_filter import FilteredRun, IndividualFilter, filter_header
 from tacit.training.plan import TrainingPlan
-from tacit.training.samples import DataSource, Sample
+from tacit.training.samples import DataSource, Drawn, Sample, StepChance, ids_for
 
 
 class PrivateSum:
@@ -53,7 +56,11 @@ class PrivateSum:
         evidence: EvidencePlan | None = None,
         individual_filter: IndividualFilter | None = None,
     ) -> None:
-        self.plan = plan
+        self._plan = plan
+        self._process = os.getpid()
+        self._name = secrets.token_hex(16)  # samples carry it, so that no other engine takes them for its own
+        self._outstanding: WeakValueDictionary[int, Drawn] = WeakValueDictionary()  # drawn, not yet released
+        self._samples_drawn = 0
         self._individual_filter = individual_filter
         self._filtered: FilteredRun | None = None
         self._evidence = evidence
@@ -63,12 +70,19 @@ class PrivateSum:
         self._randomness = randomness or Randomness()
         self._ranks = current_ranks()
         self._ranks.share(list(params.values()))
+        self._kinds = _kinds(params)
+        self._owns = isinstance(losses, ModelLosses) and losses.owns(params)
         self._stddev = stddev
+        self._stddevs: dict[int, float] = {}  # what was asked for once; it is never asked for again
+        self._last: int | None = None  # the last planned step
+        self._charged: dict[int, GaussianSumMechanism] = {}  # of charged steps whose samples are still to come
         self._example = example
         self._checked = False
         self._gate: BudgetGate | None = None
         self._charged_before = 0  # steps in the ledger that are not part of this run, or were lost to it
         self._mechanism = self._build_mechanism()
+        if isinstance(losses, ModelLosses):
+            refuse_batch_norm(losses.model)
         plan.sampling.event(self._mechanism_at(0).queries)  # what cannot be accounted for is refused before it begins
         header = plan.header(self._randomness)
         if individual_filter is not None:
@@ -79,6 +93,10 @@ class PrivateSum:
             self._check_ranks(evidence is not None or individual_filter is not None)
         if not self._ranks.alone or is_there(Path(plan.ledger)):
             self.ledger_file  # noqa: B018 (another run's ledger, or one in use, is refused at once; ranks open together)
+
+    @property
+    def plan(self) -> TrainingPlan:
+        return self._plan
 
     @property
     def ledger_file(self) -> LedgerFile | SharedLedger:
@@ -106,6 +124,11 @@ class PrivateSum:
         """The noise on each coordinate of each vector's sum at this step: public."""
         return self._mechanism_at(step).stddev_by_name()
 
+    @property
+    def clip_norm(self) -> float:
+        """Where adaptive clipping has come to; 1 without it. It follows released counts only."""
+        return self._mechanism.norm
+
     def samples(self, source: DataSource, steps: int, *, first: int = 0) -> Generator[Sample, None, None]:
         """Draw ``steps`` samples, each charged before its data is touched.
 
@@ -115,46 +138,110 @@ class PrivateSum:
         check_count("steps", steps)
         if not 0 <= first < steps:
             raise InputError(f"a run of {steps} steps goes on after 0 to {steps - 1} of them, found {first}")
-        users = source.users
-        units = self.plan.unit.count(len(source), users)
+        self._check_process()
+        self._check_trained()
+        self._last = steps - 1
+        ids = ids_for(self.plan.unit, source)
+        check_ids(self.plan.unit, self.plan.sampling.neighbours, ids)
+        units = self.plan.unit.count(len(source), ids)
         self.plan.sampling.check_population(units)
         if source.views is not None and not isinstance(self.plan.unit, Records):
             raise InputError("views are averaged per record; with users or microbatches give the rows themselves")
-        self._ranks.together(lambda: self._check_schema(source))
+        self._ranks.together(lambda: self._try_out(source))
         if self._evidence is not None:
-            self._recorders = self._evidence.open(self._losses, self.plan, steps, units)
+            self._recorders = self._evidence.open(self._clipped_sum, self.plan, steps, units)
         if self._individual_filter is not None:
-            self._filtered = FilteredRun(self._individual_filter, self._losses, self.plan, source, self._so_far)
+            self._filtered = FilteredRun(
+                self._individual_filter, self._clipped_sum, self.plan, source, self._so_far, self._randomness
+            )
         if self.plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
-            self._gate = BudgetGate(self.plan.budget, plan=self._charges(first, self._whole_passes(steps - first)))
-            self._gate(self._so_far, self._charges(first, self._block(steps - first)))
+            self._gate = BudgetGate(self.plan.budget, plan=self._planned(first, self._whole_passes(steps - first)))
+            self._gate(self._so_far, self._planned(first, self._block(steps - first)))
         blocks: list[tuple[int, int]] = []
         drawn_units = self._draw_charged(units, first, steps - first, blocks)
-        rows = (self._rows_here(drawn, source, users) for drawn in drawn_units)
+        rows = (self._rows_here(drawn, source, ids) for drawn in drawn_units)
         self._declare(first, steps)
         begun = 0
         try:
-            for data, drawn in source.batches(rows):
+            for groups, drawn, chance in source.records(rows):
                 begun += 1
-                sizes = None if drawn.sizes is None else drawn.sizes.tolist()
-                step = first + begun - 1
-                yield Sample(data, sizes, source.views, step, self._mechanism_at(step), drawn.units, drawn.total)
+                yield self._sample(first + begun - 1, groups, drawn, chance, source.views)
         finally:
-            self._settle(blocks, begun)
-            for recorder in self._recorders:
-                recorder.save(self.ledger_file.head)
+            if self._is_home:  # a forked process that leaves the loop has nothing to say about it
+                self._settle(blocks, begun)
+                for recorder in self._recorders:
+                    recorder.save(self.ledger_file.head)
 
-    def _rows_here(self, drawn: Indices, source: DataSource, users: Indices | None) -> DrawnRows:
-        """The rows that this rank works on: all of them, if it is alone."""
+    def _sample(
+        self, step: int, groups: list[RecordGroup], rows: DrawnRows, chance: StepChance, views: int | None
+    ) -> Sample:
+        """A sample that only this engine can release, and only once: it holds a number of ours, we hold the rest."""
+        self._check_process()
+        sizes = None if rows.sizes is None else rows.sizes.tolist()
+        units = rows.rows if rows.units is None else rows.units
+        mechanism = self._charged.pop(step)
+        drawn = Drawn(step, groups, sizes, views, units, rows.total, mechanism, chance.losses)
+        self._samples_drawn += 1
+        self._outstanding[self._samples_drawn] = drawn
+        return Sample(drawn, (self._name, self._samples_drawn))
+
+    def _take(self, sample: Sample) -> Drawn:
+        """What was drawn for the sample, for the only time."""
+        if not isinstance(sample, Sample):
+            raise InputError(f"backward takes what private.samples(...) yields, found {type(sample).__name__}")
+        engine, number = sample.token
+        if engine != self._name:
+            raise InputError("this sample was drawn by another PrivateGradient; release it by the one that drew it")
+        drawn = self._outstanding.pop(number, None)
+        if drawn is None:
+            raise InputError("this sample was released before; a second release would cost privacy that nobody charged")
+        return drawn
+
+    @property
+    def _is_home(self) -> bool:
+        return os.getpid() == self._process
+
+    def _check_process(self) -> None:
+        """After a fork two processes would release under the same charges."""
+        if not self._is_home:
+            raise InputError(
+                "this PrivateGradient belongs to the process that made it, and this is another one (a fork); make a "
+                "new one here, with a ledger of its own"
+            )
+
+    def _check_trained(self) -> None:
+        """The model must train what it did at the start: the mechanism clips and adds noise to those vectors."""
+        if self._owns and isinstance(self._losses, ModelLosses):
+            self._check_params(self._losses.params)
+
+    def _check_params(self, params: Mapping[str, Tensor]) -> None:
+        """The same names, shapes and types; other values, and other tensors that hold them, are fine."""
+        kinds, planned = _kinds(params), self._kinds
+        if kinds == planned:
+            return
+        for name in sorted(kinds.keys() | planned.keys()):
+            if kinds.get(name) != planned.get(name):
+                how = "is not trained any more" if name not in kinds else "is new"
+                how = "has another shape or type" if name in kinds and name in planned else how
+                raise InputError(
+                    f"parameter {name} {how}: what is trained was fixed at the start; make a new PrivateGradient (it "
+                    "may share the ledger) after freezing, unfreezing or replacing layers"
+                )
+
+    def _rows_here(self, drawn: Indices, source: DataSource, ids: Indices | None) -> tuple[DrawnRows, StepChance]:
+        """The rows that this rank works on, all of them if it is alone, and their chance."""
         mine = self._ranks.part(drawn, self.plan.physical_batch)
-        return replace(self.plan.unit.rows_of(mine, len(source), users), units=mine, total=len(drawn))
+        rows = replace(self.plan.unit.rows_of(mine, len(source), ids), units=mine, total=len(drawn))
+        return rows, source.chance(self._randomness, rows.rows)
 
     def _draw_charged(self, units: int, first: int, steps: int, blocks: list[tuple[int, int]]) -> Iterator[Indices]:
         """The drawn units of each step; a block is charged, and noted in ``blocks``, before its first draw."""
         draws = self.plan.sampling.draws(units, self._randomness)
         size = self._whole_passes(self.plan.block)
         for step in range(steps):
+            self._check_process()
             if step % size == 0:
+                self._check_trained()
                 blocks.append(self._reserve(first + step, self._block(steps - step)))
             yield self._ranks.same(next(draws) if self._ranks.first else None)
 
@@ -164,64 +251,79 @@ class PrivateSum:
 
     def release(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
         """The noisy mean gradient of a sample, rounded once to the parameters' type: the only thing that leaves."""
-        if sample.released:
-            raise InputError("this sample was released before; a second release would cost privacy that nobody charged")
-        sample.released = True
-        with random_layers(self._randomness, next(iter(params.values())).device):
-            if self._filtered is not None:
-                self._filtered.admit(sample, params)
-            if not self._ranks.alone:
-                return self._release_together(sample, params)
-            total = self._clipped_sum(sample, params)
-            for recorder in self._recorders:
-                recorder.observe(sample, params, total.squared_norms)
-        return sample.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
+        self._check_process()
+        self._check_params(params)
+        drawn = self._take(sample)
+        if self._filtered is not None:
+            drawn = self._filtered.admit(drawn, params)
+        if not self._ranks.alone:
+            return self._release_together(drawn, params)
+        total = self._sum_of(drawn, params)
+        for recorder in self._recorders:
+            recorder.observe(drawn, params, total.squared_norms)
+        return drawn.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
 
-    def _clipped_sum(self, sample: Sample, params: Mapping[str, Tensor]) -> ClippedSum:
+    def _sum_of(self, drawn: Drawn, params: Mapping[str, Tensor]) -> ClippedSum:
+        return self._clipped_sum(drawn.groups, params, drawn.mechanism, drawn.chance, drawn.sizes, drawn.views)
+
+    def _clipped_sum(
+        self,
+        groups: Sequence[RecordGroup],
+        params: Mapping[str, Tensor],
+        mechanism: GaussianSumMechanism,
+        chance: RecordChance,
+        sizes: list[int] | None = None,
+        views: int | None = None,
+    ) -> ClippedSum:
+        """The one call of the gradients."""
         return clipped_sum(
             self._losses,
             params,
-            sample.data,
-            sample.mechanism,
+            groups,
+            mechanism,
             chunk=self.plan.physical_batch,
-            sizes=sample.sizes,
-            views=sample.views,
+            sizes=sizes,
+            views=views,
+            chance=chance,
+            isolation=self.plan.isolation,
         )
 
-    def _release_together(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
+    def _release_together(self, drawn: Drawn, params: Mapping[str, Tensor]) -> Vectors:
         """Every rank sums its blocks at rank 0's parameters; rank 0 adds them and the noise, and tells the result."""
         params = {name: value.detach().clone() for name, value in params.items()}
         self._ranks.share(list(params.values()))
         block = self.plan.physical_batch
-        parts = (self._clipped_sum(part, params).sums for part in sample.blocks(block))
-        zeros = sample.mechanism.zeros(next(iter(params.values())).device)
-        total = self._ranks.added(parts, self._ranks.owners(sample.total, block), zeros)
+        parts = (self._sum_of(part, params).sums for part in drawn.blocks(block))
+        zeros = drawn.mechanism.zeros(next(iter(params.values())).device)
+        total = self._ranks.added(parts, self._ranks.owners(drawn.total, block), zeros)
         released = {name: torch.empty_like(value) for name, value in params.items()}
         norm = torch.zeros(1, dtype=torch.float64)
 
         def on_first() -> None:
             if self._ranks.first:
                 denominator = self.plan.sampling.denominator
-                released.update(sample.mechanism.release(total, denominator, self._randomness, like=params))
-                norm.fill_(sample.mechanism.norm)
+                released.update(drawn.mechanism.release(total, denominator, self._randomness, like=params))
+                norm.fill_(drawn.mechanism.norm)
 
         self._ranks.together(on_first)
         self._ranks.share([*released.values(), norm])
-        sample.mechanism.norm = float(norm)  # where adaptive clipping has come to
+        drawn.mechanism.norm = float(norm)  # where adaptive clipping has come to
         return released
 
     @property
     def writes(self) -> bool:
-        """Whether this process writes files; among several ranks, the first alone does."""
-        return self._ranks.first
+        """Whether this process writes files; among several ranks, the first alone does, and no forked process."""
+        return self._ranks.first and self._is_home
 
     def checkpoint(self, step: int, content: Any) -> Checkpoint:
         """What a run needs to go on after ``step`` steps; ``content`` is the method's or the user's own."""
+        self._check_process()
         head, plan = self.ledger_file.head, plan_fingerprint(self.plan)
         return Checkpoint(step, content, head, plan, self._charged_before, self._mechanism.norm)
 
     def go_on(self, checkpoint: Checkpoint) -> None:
         """Take up the run that the checkpoint was made in, if ledger and plan are still those of that run."""
+        self._check_process()
         checkpoint.check(self.plan)
         self._charged_before = checkpoint.charged_before
         if isinstance(self.plan.clipping, AdaptiveClip):  # otherwise it is the plan's, whatever a file says
@@ -241,8 +343,6 @@ class PrivateSum:
     def _build_mechanism(self) -> GaussianSumMechanism:
         if not self._params:
             raise InputError("there is nothing to train: no parameter requires a gradient")
-        dtype = min((value.dtype for value in self._params.values()), key=lambda kind: kind.itemsize)
-        slack = rounding_slack(self.plan.physical_batch, dtype)
         shapes = {name: value.shape for name, value in self._params.items()}
         noise = self.plan.noise
         if self._stddev is not None:
@@ -251,23 +351,40 @@ class PrivateSum:
             noise = GaussianNoise(multiplier=1.0)  # replaced at every step by the method's own
         multiplicity = self.plan.unit.multiplicity
         return build_mechanism(
-            self.plan.clipping, noise, shapes, slack=slack, multiplicity=multiplicity, numerics=self.plan.numerics
+            self.plan.clipping, noise, shapes, slack=SLACK, multiplicity=multiplicity, numerics=self.plan.numerics
         )
 
     def _mechanism_at(self, step: int) -> GaussianSumMechanism:
-        return self._mechanism if self._stddev is None else self._mechanism.with_stddev(self._stddev(step))
+        """The mechanism of a step. A method is asked for its noise once: charge and release read the same answer.
+
+        Beyond the last planned step, to the end of its pass, steps are charged but never run: like the last one.
+        """
+        if self._stddev is None:
+            return self._mechanism
+        step = step if self._last is None else min(step, self._last)
+        if step not in self._stddevs:
+            self._stddevs[step] = self._stddev(step)
+        return self._mechanism.with_stddev(self._stddevs[step])
 
     def _reserve(self, step: int, count: int) -> tuple[int, int]:
-        """Check the budget, then charge the next ``count`` steps; equal neighbours in the schedule share an entry."""
-        charges = self._charges(step, count)
+        """Check the budget, then charge the next ``count`` steps, by the very mechanisms that their releases use."""
+        mechanisms = [self._mechanism_at(step + ahead) for ahead in range(count)]
+        charges = self._charges(mechanisms)
         if self._gate is not None:
             self._gate(self.ledger, charges)
-        return self.ledger_file.reserve(charges), count
+        number = self.ledger_file.reserve(charges)
+        self._charged.update({step + ahead: mechanism for ahead, mechanism in enumerate(mechanisms)})
+        return number, count
 
-    def _charges(self, step: int, count: int) -> list[Charge]:
+    def _planned(self, step: int, count: int) -> list[Charge]:
         if self._stddev is None:  # the same event at every step
             return [Charge(self.plan.sampling.event(self._mechanism.queries), count)]
-        events = [self.plan.sampling.event(self._mechanism_at(step + ahead).queries) for ahead in range(count)]
+        return self._charges([self._mechanism_at(step + ahead) for ahead in range(count)])
+
+    def _charges(self, mechanisms: Sequence[GaussianSumMechanism]) -> list[Charge]:
+        """Equal neighbours in the schedule share an entry."""
+        runs = [list(same) for _, same in groupby(mechanisms, key=id)]
+        events = [event for run in runs for event in [self.plan.sampling.event(run[0].queries)] * len(run)]
         return [Charge(event, len(list(same))) for event, same in groupby(events)]
 
     def _settle(self, blocks: list[tuple[int, int]], begun: int) -> None:
@@ -284,12 +401,16 @@ class PrivateSum:
         each = self.plan.sampling.steps_per_pass
         return -(-steps // each) * each
 
-    def _check_schema(self, source: DataSource) -> None:
+    def _try_out(self, source: DataSource) -> None:
+        """Before anything is charged: does the data set give records, and do the losses take records of their form?"""
+        source.try_out()
         if self._checked:
             return
-        params = {name: value.detach() for name, value in self._params.items()}
-        if self._example is not None:
-            try_out(self._losses, params, self._example, self._mechanism, public=True)
-        else:
-            try_out(self._losses, params, source.schema(), self._mechanism, views=source.views)
+        public = self._example is not None
+        like = self._example if public else source.schema()
+        try_out(self._losses, self._params, like, self._mechanism, isolation=self.plan.isolation, public=public)
         self._checked = True
+
+
+def _kinds(params: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (value.shape, value.dtype) for name, value in params.items()}

@@ -1,53 +1,96 @@
-"""From drawn row numbers to tensors: any map-style data set, or tensors indexed directly."""
+"""From drawn row numbers to records: tensors indexed directly, or any map-style data set, one record at a time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import accumulate
+from itertools import accumulate, tee
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset, default_collate
+from torch.utils.data import IterableDataset, TensorDataset
 
 from tacit.errors import InputError, check_count
-from tacit.gradients import count_records, take_records
-from tacit.gradients.batches import copy_records, map_tensors, stack_views
+from tacit.gradients import RecordGroup, count_records, map_records, take_records
+from tacit.gradients.batches import map_tensors, signature, stack_views
 from tacit.losses import Batch
 from tacit.mechanisms import GaussianSumMechanism
+from tacit.randomness import Randomness, RecordChance
+from tacit.sampling import Microbatches, UnitOfPrivacy
 from tacit.sampling.units import DrawnRows, Indices
+from tacit.training.item_state import unchanged
+from tacit.training.items import Collate, Items, take_places
 
-Collate = Callable[[list[Any]], Batch]
 Augment = Callable[[Batch], Batch]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
+class StepChance:
+    """The chance of the records of one step: for their items, for each of their views, and inside the losses."""
+
+    items: RecordChance | None
+    views: tuple[RecordChance, ...]
+    losses: RecordChance
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Drawn:
+    """What one step works on: records, the mechanism that was charged for it, and their chance. Private.
+
+    ``units`` are the drawn ones of this rank, ``sizes`` the rows of each where it has several, and ``total`` counts the
+    units that all ranks together drew.
+    """
+
+    step: int
+    groups: list[RecordGroup]
+    sizes: list[int] | None
+    views: int | None
+    units: Indices
+    total: int
+    mechanism: GaussianSumMechanism
+    chance: RecordChance
+
+    def only(self, units: Indices) -> "Drawn":
+        """The units at these ascending places of the sample."""
+        ends = np.array([0, *accumulate(self.sizes or [1] * len(self.units))])
+        rows = np.concatenate([np.arange(0), *(np.arange(ends[unit], ends[unit + 1]) for unit in units)])
+        sizes = None if self.sizes is None else [self.sizes[unit] for unit in units]
+        groups, chance = take_places(self.groups, rows), self.chance.take(rows)
+        return replace(self, groups=groups, sizes=sizes, units=self.units[units], chance=chance)
+
+    def blocks(self, size: int) -> Iterator["Drawn"]:
+        """Parts of at most ``size`` units, for ranks that share the sample."""
+        for start in range(0, len(self.units), size):
+            yield self.only(np.arange(start, min(start + size, len(self.units))))
+
+
 class Sample:
     """The records of one step, for :meth:`PrivateGradient.backward`. Private: look at ``data`` at your own risk.
 
-    A sample is released once; ``data`` is None when no record was drawn, and even then noise is released.
+    A sample is released once, by the PrivateGradient and in the process that drew it. What it holds is only to be
+    looked at: the release takes what was drawn, and whether it was released is known to the engine, not to the sample.
     """
 
-    data: Batch | None
-    sizes: list[int] | None
-    views: int | None
-    step: int
-    mechanism: GaussianSumMechanism
-    units: Indices | None = None
-    total: int = 0  # of the units that all ranks together drew
-    released: bool = False
+    __slots__ = ("_drawn", "token")
 
-    def blocks(self, size: int) -> Iterator["Sample"]:
-        """The sample in parts of at most ``size`` units, for ranks that share it."""
-        if self.data is None or self.units is None:
-            return
-        sizes = self.sizes or [1] * len(self.units)
-        ends = [0, *accumulate(sizes)]
-        for start in range(0, len(self.units), size):
-            last = min(start + size, len(self.units))
-            data = copy_records(self.data, slice(ends[start], ends[last]))
-            yield replace(self, data=data, sizes=None if self.sizes is None else sizes[start:last])
+    def __init__(self, drawn: Drawn, token: tuple[str, int]) -> None:
+        self._drawn = drawn
+        self.token = token
+
+    @property
+    def step(self) -> int:
+        return self._drawn.step
+
+    @property
+    def data(self) -> Batch | None:
+        """A copy of the drawn records: None if there are none, a list of batches if they have several shapes."""
+        found = [map_tensors(torch.clone, group.batch) for group in self._drawn.groups]
+        return None if not found else found[0] if len(found) == 1 else found
+
+    @property
+    def units(self) -> Indices:
+        """A copy of the drawn units' numbers."""
+        return self._drawn.units.copy()
 
     def __repr__(self) -> str:
         return f"Sample(step={self.step})"  # the number of records is private
@@ -55,16 +98,21 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class DataSource:
-    """A data set and how its rows become batches.
+    """A data set and how its rows become records.
 
     Args:
-        rows: tensors (a tensor, or a tuple, list or mapping of them), a TensorDataset, or any map-style data set.
-        collate: how items become a batch; tensors are indexed directly and need none.
+        rows: tensors (or numpy arrays, or columns of a table of numbers): one, or a tuple, list or mapping of them; a
+            TensorDataset; or any map-style data set. What a row of a data set gives must follow from the row alone, and
+            from the chance of torch, numpy and random, which are seeded for every record from the run's secret key.
+        collate: makes a batch of one item: it is called for each record alone. Records of different shapes are computed
+            in groups of one shape, so there is nothing to pad. Tensors are indexed directly and need none.
         workers: loading processes, for map-style data sets.
-        device: where batches are moved.
+        device: where records are moved.
         augment, views: each record is augmented ``views`` times, and the gradients of its views are averaged before
-            the clip. ``augment`` must treat records independently.
-        user_ids: the owner of each row, for unit=Users().
+            the clip. ``augment`` is called with a batch of one record, and with the record's own chance.
+        user_ids: the owner of each row, for unit=Users(): numbers or texts.
+        record_ids: a declared whole number for each row, for unit=Microbatches(...): those with the same id // size
+            share a microbatch. It must not depend on which other records there are.
     """
 
     rows: Any
@@ -74,6 +122,7 @@ class DataSource:
     augment: Augment | None = None
     views: int | None = None
     user_ids: Sequence[Any] | None = None
+    record_ids: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         if (self.augment is None) != (self.views is None):
@@ -82,90 +131,156 @@ class DataSource:
             check_count("views", self.views)
         if not isinstance(self.workers, int) or isinstance(self.workers, bool) or self.workers < 0:
             raise InputError(f"workers must be a whole number of at least 0, found {self.workers!r}")
+        if isinstance(self.rows, IterableDataset):
+            raise InputError(
+                "rows of an IterableDataset cannot be drawn at random; give a map-style data set, or tensors"
+            )
+        if not (isinstance(self.rows, TensorDataset) and self.collate is not None):  # else its items are collated
+            object.__setattr__(self, "rows", _as_tensors(self.rows))
         if not (hasattr(self.rows, "__len__") and hasattr(self.rows, "__getitem__")):
             raise InputError(f"rows must be tensors or a map-style data set, found {type(self.rows).__name__}")
+        if self._is_tensors and self.collate is not None:
+            raise InputError("collate_fn is for the items of a data set; tensors are indexed directly, use augment")
         if len(self) == 0:
             raise InputError("the data set has no rows: it is empty, there is nothing to learn from")
-        if self.user_ids is not None and np.shape(self.user_ids)[:1] != (len(self),):
-            raise InputError(f"user_ids needs one owner for each of the rows, found {np.shape(self.user_ids)}")
+        for name, ids in (("user_ids", self.user_ids), ("record_ids", self.record_ids)):
+            if ids is not None and np.shape(ids) != (len(self),):
+                raise InputError(f"{name} needs one id for each of the rows, found {np.shape(ids)}")
 
     def __len__(self) -> int:
-        tensors = _tensors(self.rows)
-        return count_records(tensors) if tensors is not None else len(self.rows)
+        return count_records(self.rows) if self._is_tensors else len(self.rows)
 
     @property
     def users(self) -> Indices | None:
-        return None if self.user_ids is None else np.unique(np.asarray(self.user_ids), return_inverse=True)[1]
+        """The owner of each row, numbered."""
+        return None if self.user_ids is None else _numbered(self.user_ids)
+
+    @property
+    def declared_ids(self) -> Indices | None:
+        return None if self.record_ids is None else _whole_numbers(self.record_ids)
+
+    def chance(self, randomness: Randomness, rows: Indices) -> StepChance:
+        """The chance of these rows at the next step. How much is asked for does not depend on the data."""
+        items = None if self._is_tensors else randomness.record_chance(rows)
+        views = tuple(randomness.record_chance(rows) for _ in range(self.views or 0))
+        return StepChance(items, views, randomness.record_chance(rows))
+
+    def try_out(self) -> None:
+        """Refuse a data set whose rows depend on what was asked before; see :mod:`tacit.training.items`."""
+        if not self._is_tensors:
+            Items(self.rows, self.collate).try_out()
 
     def schema(self) -> Batch:
         """A batch of one record whose shapes and dtypes are public; its values are not to be used."""
-        tensors = _tensors(self.rows)
-        if tensors is not None:
-            return self._prepare(take_records(tensors, slice(0, 1)))
-        return self._prepare((self.collate or default_collate)([self.rows[0]]))
+        with_chance = self.chance(Randomness(), np.zeros(1, np.int64))
+        (group,) = self._prepared(self._fetch(np.zeros(1, np.int64), with_chance), with_chance)
+        return group.batch if self.views is None else map_tensors(lambda tensor: tensor[:, 0], group.batch)
 
-    def all(self) -> Batch:
+    def all(self, randomness: Randomness) -> list[RecordGroup]:
         """Every row, for data that is small enough to be held at once."""
-        tensors = _tensors(self.rows)
-        rows = tensors if tensors is not None else (self.collate or default_collate)([*self.rows])
-        batch = self._prepare(rows)
-        assert batch is not None  # an empty data set was refused
-        return batch
+        rows = np.arange(len(self))
+        chance = self.chance(randomness, rows)
+        return self._prepared(self._fetch(rows, chance), chance)
 
-    def batches(self, draws: Iterator[DrawnRows]) -> Iterator[tuple[Batch | None, DrawnRows]]:
-        """The data of each draw, in order; None where nothing was drawn."""
-        tensors = _tensors(self.rows)
-        if tensors is not None:
-            for drawn in draws:
-                data = take_records(tensors, torch.from_numpy(drawn.rows)) if len(drawn.rows) else None
-                yield self._prepare(data), drawn
+    def records(
+        self, steps: Iterator[tuple[DrawnRows, StepChance]]
+    ) -> Iterator[tuple[list[RecordGroup], DrawnRows, StepChance]]:
+        """The records of each step, in order."""
+        if self._is_tensors:
+            for drawn, chance in steps:
+                yield self._prepared(self._fetch(drawn.rows, chance), chance), drawn, chance
             return
-        pending: list[DrawnRows] = []
-        loader = DataLoader(
-            self.rows,
-            batch_sampler=_RowNumbers(draws, pending),
-            collate_fn=partial(_collate_some, self.collate or default_collate),
-            num_workers=self.workers,
-        )
-        for data in loader:
-            yield self._prepare(data), pending.pop(0)
+        ahead, steps = tee(steps)  # workers load ahead of the steps
+        asked = (_asked(drawn.rows, chance) for drawn, chance in ahead)
+        items = Items(self.rows, self.collate)
+        for groups, (drawn, chance) in zip(items.fetches(asked, self.workers), steps, strict=False):
+            yield self._prepared(groups, chance), drawn, chance
 
-    def _prepare(self, data: Batch | None) -> Batch | None:
-        if data is None:
-            return None
+    @property
+    def _is_tensors(self) -> bool:
+        return isinstance(self.rows, Tensor | tuple | dict)
+
+    def _fetch(self, rows: Indices, chance: StepChance) -> list[RecordGroup]:
+        if not self._is_tensors:
+            return Items(self.rows, self.collate).fetch(_asked(rows, chance))
+        if not len(rows):
+            return []
+        return [RecordGroup(take_records(self.rows, torch.from_numpy(rows)), np.arange(len(rows)))]
+
+    def _prepared(self, groups: list[RecordGroup], chance: StepChance) -> list[RecordGroup]:
+        return [RecordGroup(self._prepare(group, chance), group.places) for group in groups]
+
+    def _prepare(self, group: RecordGroup, chance: StepChance) -> Batch:
+        batch = group.batch
         if self.device is not None:
-            data = map_tensors(lambda tensor: tensor.to(self.device), data)
-        if self.augment is not None and self.views is not None:
-            data = stack_views([self.augment(data) for _ in range(self.views)])
-        return data
+            batch = map_tensors(lambda tensor: tensor.to(self.device), batch)
+        if self.augment is None:
+            return batch
+        with unchanged(augment=self.augment):
+            views = [map_records(self.augment, batch, one.take(group.places)) for one in chance.views]
+        if len({signature(view) for view in views}) > 1:
+            raise InputError("augment must give a record's views one shape and type, found several")
+        return stack_views(views)
 
 
-class _RowNumbers:
-    """Hands drawn row numbers to the loader, which may run ahead, and remembers which draws are on their way."""
-
-    def __init__(self, draws: Iterator[DrawnRows], pending: list[DrawnRows]) -> None:
-        self._draws = draws
-        self._pending = pending
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for drawn in self._draws:
-            self._pending.append(drawn)
-            yield drawn.rows.tolist()
+def ids_for(unit: UnitOfPrivacy, source: DataSource) -> Indices | None:
+    """The ids by which the unit groups rows; those of another unit are refused."""
+    if isinstance(unit, Microbatches):
+        if source.user_ids is not None:
+            raise InputError("user_ids were given but the unit is the microbatch; pass unit=Users() to protect users")
+        return source.declared_ids
+    if source.record_ids is not None:
+        raise InputError("record_ids were given, which say who shares a microbatch; pass unit=Microbatches(...)")
+    return source.users
 
 
-def _collate_some(collate: Collate, items: list[Any]) -> Batch | None:
-    return collate(items) if items else None
+def _asked(rows: Indices, chance: StepChance) -> list[tuple[int, int]]:
+    assert chance.items is not None  # items of a data set have a chance
+    return list(zip(rows.tolist(), chance.items.seeds.tolist(), strict=True))
 
 
-def _tensors(rows: Any) -> Batch | None:
-    match rows:
-        case TensorDataset():
-            return rows.tensors
-        case Tensor():
-            return rows
-        case tuple() | list() if rows and all(isinstance(part, Tensor) for part in rows):
-            return tuple(rows)
-        case dict() if rows and all(isinstance(part, Tensor) for part in rows.values()):
-            return rows
-        case _:
-            return None
+def _as_tensors(rows: Any) -> Any:
+    """Tensors, a tuple or a dict of them, where the rows are columns of numbers in any form; else a data set."""
+    if isinstance(rows, TensorDataset):
+        return rows.tensors
+    if _is_column(rows):
+        return _tensor(rows)
+    if isinstance(rows, Mapping):
+        return {name: _tensor(part, name) for name, part in rows.items()}
+    if not isinstance(rows, tuple | list) or not rows or not all(map(_is_column, rows)):
+        return list(rows) if isinstance(rows, tuple) and not any(map(_is_column, rows)) else rows
+    if isinstance(rows, list) and not all(isinstance(part, Tensor) for part in rows):
+        raise InputError("a list of arrays may mean columns or records; give columns as a tuple, records as a data set")
+    return tuple(_tensor(part, number) for number, part in enumerate(rows))
+
+
+def _is_column(part: Any) -> bool:
+    return isinstance(part, Tensor | np.ndarray) or hasattr(part, "to_numpy")
+
+
+def _tensor(part: Any, name: object = None) -> Tensor:
+    where = "rows" if name is None else f"column {name!r} of the rows"
+    if isinstance(part, Tensor):
+        return part
+    array = part.to_numpy() if hasattr(part, "to_numpy") else part
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc":
+        kind = array.dtype if isinstance(array, np.ndarray) else type(part).__name__
+        raise InputError(f"{where} must hold numbers, found {kind}; turn texts and dates into numbers beforehand")
+    array = np.ascontiguousarray(array)
+    return torch.from_numpy(array) if array.flags.writeable else torch.tensor(array)
+
+
+def _numbered(ids: Sequence[Any]) -> Indices:
+    """Equal ids get equal numbers."""
+    array = np.asarray(ids)
+    kinds = {type(one) for one in ids} if array.dtype.kind in "UO" else set()
+    if len(kinds) > 1 or (array.dtype.kind == "f" and np.isnan(array).any()) or kinds == {type(None)}:
+        raise InputError("user_ids must all be numbers or all be texts, and none may be missing")
+    return np.unique(array, return_inverse=True)[1]
+
+
+def _whole_numbers(ids: Sequence[int]) -> Indices:
+    array = np.asarray(ids)
+    if array.dtype.kind not in "iu" or (array.dtype.kind == "u" and (array > np.iinfo(np.int64).max).any()):
+        raise InputError(f"record_ids must be whole numbers that fit 64 bits, found {array.dtype}")
+    return array.astype(np.int64)

@@ -1,5 +1,6 @@
 """Linear maps: the gradient of a record is a sum of outer products g_t x_t^T over its positions t."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +49,7 @@ class OuterProducts:
         bound = squares_x.mul_(squares_g).sqrt_()
         by_gram = positions * (width + self.g.shape[2]) < self._size
         squares = self._by_gram() if by_gram else squares_by_block(self, records, self._size)
+        squares = squares.masked_fill_(bound > torch.finfo(self.x.dtype).max, math.inf)  # products that may overflow
         return raised(squares, bound, positions, self.x.dtype)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:

@@ -1,0 +1,166 @@
+"""One record at a time: from a row and its secret seed to a batch of one; then records of one shape together.
+
+``__getitem__``, transforms and ``collate_fn`` see a single record and the chance that is its own, so that they cannot
+pad, scale or mix it by what the other records are. What a row gives must follow from the row and its seed alone:
+
+- enforced: one record at a time, chance of torch, numpy and random seeded for each record from the run's secret key;
+- checked at every step: nothing that can be reached from the data set or the collate_fn changes
+  (:mod:`tacit.training.item_state`), and one record of the sample, chosen at random, is the same when it is asked for
+  again, last;
+- checked before the run: three rows are the same in both orders, each time from a fresh start;
+- assumed: no state elsewhere (module globals, files that change) lets one row change another.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
+
+from tacit.errors import InputError
+from tacit.gradients.batches import RecordGroup, count_records, join, map_tensors, signature, take_records, tensors_of
+from tacit.losses import Batch
+from tacit.randomness import global_chance, seed_everything
+from tacit.sampling.units import Indices
+from tacit.training.item_state import LOADED, State, refuse_changes, unchanged
+
+Collate = Callable[[list[Any]], Batch]
+Asked = list[tuple[int, int]]  # (row, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The rows of a map-style data set, each as a batch of one."""
+
+    rows: Any
+    collate: Collate | None = None
+
+    def fetch(self, asked: Asked) -> list[RecordGroup]:
+        """The records of a sample, in groups of one shape; the global generators are as before."""
+        with global_chance():
+            return self._fetch(asked)
+
+    def fetches(self, asked: Iterator[Asked], workers: int) -> Iterator[list[RecordGroup]]:
+        """One sample after the other; worker processes may run ahead."""
+        if not workers:
+            yield from map(self.fetch, asked)
+            return
+        loader = DataLoader(
+            _InWorkers(self),
+            batch_sampler=_Asked(asked),
+            collate_fn=_as_it_is,
+            num_workers=workers,
+            generator=torch.Generator(),  # the user's own is left alone
+        )
+        for found in loader:
+            if isinstance(found, InputError):
+                raise found
+            yield found
+
+    def try_out(self) -> None:
+        """Three rows in both orders, each time as if they were the first: all must give the same."""
+        last = len(self.rows) - 1
+        asked = [(row, row + 1) for row in sorted({0, last // 2, last})]
+        with global_chance():
+            fresh = State(**self._owners)
+            once = [self._one(row, seed) for row, seed in asked]
+            refuse_changes(fresh, lazy=LOADED)  # loaded from a first row it would differ in the other order
+            fresh.put_back()
+            again = [self._one(row, seed) for row, seed in reversed(asked)][::-1]
+        for one, other in zip(once, again, strict=True):
+            self._check_same(one, other)
+
+    def _fetch(self, asked: Asked) -> list[RecordGroup]:
+        if not asked:
+            return []
+        with unchanged(**self._owners):
+            found = [self._one(row, seed) for row, seed in asked]
+            chosen = asked[0][1] % len(asked)
+            again = self._one(*asked[chosen])
+        self._check_same(found[chosen], again)
+        return grouped(found)
+
+    def _one(self, row: int, seed: int) -> Batch:
+        seed_everything(seed)
+        batch = (self.collate or default_collate)([self.rows[row]])
+        try:
+            rows = count_records(batch)
+        except InputError as error:
+            raise InputError(f"{self._maker} must make tensors with one row of one item: {error}") from error
+        if rows != 1:
+            raise InputError(f"{self._maker} must make one row of one item, found {rows}; it gets each record alone")
+        return batch if self.collate is None else map_tensors(torch.clone, batch)  # it may hand out one buffer for all
+
+    def _check_same(self, one: Batch, other: Batch) -> None:
+        if not same_records(one, other):
+            raise InputError(
+                f"the data set {type(self.rows).__name__} gave another record when the same row was asked for again "
+                "with the same seed; a row must not depend on what was asked before, nor on chance other than that of "
+                "torch, numpy and random"
+            )
+
+    @property
+    def _maker(self) -> str:
+        return "the data set's item" if self.collate is None else "collate_fn"
+
+    @property
+    def _owners(self) -> dict[str, Any]:
+        return {type(self.rows).__name__: self.rows, "collate_fn": self.collate}
+
+
+def grouped(records: Sequence[Batch]) -> list[RecordGroup]:
+    """Batches of one as groups that agree in tree, types and shapes; a group comes where its first record does."""
+    places: dict[object, list[int]] = {}
+    for place, record in enumerate(records):
+        places.setdefault(signature(record), []).append(place)
+    return [RecordGroup(join([records[i] for i in some]), np.array(some)) for some in places.values()]
+
+
+def take_places(groups: Sequence[RecordGroup], kept: Indices) -> list[RecordGroup]:
+    """Some rows of a sample, by ascending places, numbered anew and in memory of their own."""
+    found = []
+    for group in groups:
+        mine = np.isin(group.places, kept)
+        if mine.any():
+            rows = torch.from_numpy(np.flatnonzero(mine))
+            found.append(RecordGroup(take_records(group.batch, rows), np.searchsorted(kept, group.places[mine])))
+    return found
+
+
+def same_records(one: Batch, other: Batch) -> bool:
+    """Whether two batches are equal; what is not a number equals itself."""
+    return signature(one) == signature(other) and all(map(_equal, tensors_of(one), tensors_of(other)))
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+class _InWorkers(Dataset[Any]):
+    """Runs in a worker process, whose generators nobody else uses."""
+
+    def __init__(self, items: Items) -> None:
+        self._items = items
+
+    def __getitems__(self, asked: Asked) -> list[RecordGroup] | InputError:
+        try:
+            return self._items._fetch(asked)
+        except InputError as error:  # raised again at home, without the worker's traceback
+            return error
+
+
+class _Asked(Sampler[Asked]):
+    """Hands rows and seeds to the loader as they are drawn."""
+
+    def __init__(self, asked: Iterator[Asked]) -> None:
+        self._asked = asked
+
+    def __iter__(self) -> Iterator[Asked]:
+        return self._asked
+
+
+def _as_it_is(found: Any) -> Any:
+    return found
