@@ -101,13 +101,17 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
 
 @cache
 def _irregular() -> Tensor:
-    steps = torch.arange(1, 1 << 15, dtype=torch.float64, device="cpu")  # PyTorch starts no thread for so few
-    return (steps.mul_(12.9898).sin_().mul_(43758.5453)).frac_().float()
+    """Hashes of 1, 2, ...: so few, and by such operations, that PyTorch starts no threads, which can take a while."""
+    bits = torch.arange(1, 1 << 15, dtype=torch.int64, device="cpu")
+    for factor in (0x9E3779B1, 0x85EBCA6B):
+        bits = (bits * factor) & 0xFFFFFFFF
+        bits ^= bits >> 15
+    return ((bits.double() + 0.5) / 2.0**31 - 1.0).float()
 
 
 def integers(*shape: int, seed: int = 0) -> Tensor:
     """Small whole numbers: sums of their products are exact in single precision, in any order."""
-    return (numbers(*shape, seed=seed) * 9).trunc_()
+    return (numbers(*shape, seed=seed) * 9).to(torch.int8).float()
 
 
 def close(found: Tensor, wanted: Tensor, size: Tensor, tolerance: float) -> bool:
