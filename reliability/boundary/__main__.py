@@ -8,7 +8,9 @@ from reliability.boundary.catalogue import ATTACKS
 
 def main() -> None:
     words = sys.argv[1:]
-    chosen = [one for one in ATTACKS.values() if not words or any(word in f"{one.name} {one.finding}" for word in words)]
+    chosen = [
+        one for one in ATTACKS.values() if not words or any(word in f"{one.name} {one.finding}" for word in words)
+    ]
     lost = 0
     for one in chosen:
         start = time.perf_counter()

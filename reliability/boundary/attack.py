@@ -15,7 +15,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,6 +74,21 @@ class Attack:
                 return refusal(error)
             except Exception as error:
                 return Outcome("broke", f"{type(error).__name__}: {one_line(error)}")
+
+    def control(self) -> Outcome | None:
+        """The same on D and on D again: what moves then is no record. None where there is no loop."""
+        if self.apart:
+            return None
+        with ordinary_process():
+            public_seeds()
+            first = self.build()
+            if isinstance(first, Outcome):
+                return None
+            one = first.run(with_record=False)
+            public_seeds()
+            second = self.build()
+            assert isinstance(second, Loop)
+            return compare(one, second.run(with_record=False), replace(first, alive=False))
 
     def _judged(self) -> Outcome:
         public_seeds()
@@ -383,9 +398,8 @@ def share(one: Mapping[str, Tensor], other: Mapping[str, Tensor], queries: Seque
         if not names or any(name not in other or one[name].shape != other[name].shape for name in names):
             continue
         pairs = [(one[name].double(), other[name].double(), torch.finfo(one[name].dtype).eps / 2) for name in names]
-        move = math.sqrt(sum(float((a - b).square().sum()) for a, b, _ in pairs))
-        rounding = math.sqrt(sum(float(((a.abs() + b.abs()) * eps).square().sum()) for a, b, eps in pairs))
-        moved = max(0.0, move - rounding) * denominator
+        moves = [((a - b).abs() - (a.abs() + b.abs()) * eps).clamp(min=0) for a, b, eps in pairs]
+        moved = math.sqrt(sum(float(move.square().sum()) for move in moves)) * denominator
         largest = max(largest, moved / query.sensitivity)
         joint += (moved / query.noise_stddev) ** 2
         allowed += (query.sensitivity / query.noise_stddev) ** 2

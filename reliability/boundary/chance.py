@@ -1,4 +1,8 @@
-"""Chance that everybody can foresee, or that one record draws away from the others."""
+"""Chance that everybody can foresee, or that one record draws away from the others.
+
+Rows keep their numbers, so that chance which belongs to a row and a step is the same in both runs: the record stands at
+the end, and what it draws away shows at the second step. Where the user's own generator decides, it stands in front.
+"""
 
 import random
 import threading
@@ -9,29 +13,38 @@ from torch import nn
 
 import tacit
 from reliability.boundary.attack import (
-    SEED, Items, Loop, Outcome, attack, ledger_path, linear, ordinary, seeded, squared,
-)  # fmt: skip
+    SEED,
+    Items,
+    Loop,
+    Outcome,
+    attack,
+    ledger_path,
+    linear,
+    ordinary,
+    seeded,
+    squared,
+)
 
 
-def _signs(draw) -> Loop:
-    """The losses' signs come from draws; the record stands in front, so that it draws first."""
+def _signs(draw, **more) -> Loop:
+    """The losses' signs come from draws."""
 
     def losses(model, batch):
         return squared(model, batch) * draw(len(batch[0]))
 
-    return Loop(losses, first=True)
+    return Loop(losses, steps=3, **more)
 
 
 def _items(draw, **more) -> Loop:
     """The targets' signs come from draws in __getitem__."""
-    return Loop(dataset=lambda rows: Items(rows, lambda index, row: (row[0], row[1] * draw())), first=True, **more)
+    return Loop(dataset=lambda rows: Items(rows, lambda index, row: (row[0], row[1] * draw())), steps=3, **more)
 
 
 @attack()
 def dropout_under_a_public_seed():
     """torch.manual_seed(0) and nn.Dropout: one record more shifts the masks of all."""
     model = nn.Sequential(nn.Dropout(0.5), linear())
-    return Loop(model=model, first=True, rows=_one_hot())
+    return Loop(model=model, steps=3, rows=_one_hot())
 
 
 @attack()
@@ -42,7 +55,7 @@ def dropout_seeded_inside_the_losses():
         torch.manual_seed(0)
         return squared(model, batch)
 
-    return Loop(losses, model=nn.Sequential(nn.Dropout(0.5), linear()), first=True, rows=_one_hot())
+    return Loop(losses, model=nn.Sequential(nn.Dropout(0.5), linear()), steps=3, rows=_one_hot())
 
 
 @attack()
@@ -61,7 +74,7 @@ def own_torch_generator_inside_the_losses():
 @attack()
 def fresh_torch_generator_inside_the_losses():
     """A generator seeded anew at every call."""
-    return _signs(lambda n: torch.rand(n, generator=torch.Generator().manual_seed(0)).sub(0.5).sign())
+    return _signs(lambda n: torch.rand(n, generator=torch.Generator().manual_seed(0)).sub(0.5).sign(), first=True)
 
 
 @attack()
@@ -122,7 +135,7 @@ def augment_under_a_public_seed():
     def augment(batch):
         return batch[0], batch[1] * torch.rand(len(batch[1])).sub(0.5).sign()
 
-    return Loop(samples={"augment": augment, "views": 1}, first=True)
+    return Loop(samples={"augment": augment, "views": 1}, steps=3)
 
 
 @attack("A5")
@@ -175,7 +188,7 @@ def items_that_reseed_the_world():
     def losses(model, batch):
         return squared(model, batch) * torch.rand(len(batch[0])).sub(0.5).sign()
 
-    return Loop(losses, dataset=lambda rows: Items(rows, item), first=True)
+    return Loop(losses, dataset=lambda rows: Items(rows, item), steps=3)
 
 
 @attack()
@@ -186,7 +199,7 @@ def collate_with_chance():
         y = torch.stack([y for _, y in items])
         return torch.stack([x for x, _ in items]), y * torch.rand(len(y)).sub(0.5).sign()
 
-    return Loop(dataset=Items, samples={"collate_fn": collate}, first=True)
+    return Loop(dataset=Items, samples={"collate_fn": collate}, steps=3)
 
 
 @attack()
@@ -250,5 +263,3 @@ def _numpy_sign() -> float:
 def _one_hot() -> tuple[torch.Tensor, torch.Tensor]:
     """Records whose gradient is there or not, as the mask falls."""
     return torch.eye(4).repeat(6, 1) * 5, torch.full((24,), -20.0)
-
-

@@ -4,10 +4,11 @@ import random
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 import tacit
-from reliability.boundary.attack import Items, Loop, attack, linear, ordinary, outlier, squared
+from reliability.boundary.attack import Items, Loop, attack, linear, ordinary, outlier, seeded, squared
 
 
 def _stacked(items):
@@ -153,17 +154,17 @@ def branch_on_the_number_of_items():
 
 @attack("A4")
 def stateful_data_set():
-    """__getitem__ gives differences to the item that was asked for before."""
+    """__getitem__ takes off the running mean of what was asked for before."""
 
-    class Differences(Items):
-        before = torch.zeros(4)
+    class Centred(Items):
+        mean = torch.zeros(4)
 
         def __getitem__(self, index):
             x, y = self.rows[index]
-            change, self.before = x - self.before.sign() * 3, x
-            return change, y * (1 if float(change.abs().max()) < 20 else -1)
+            self.mean = 0.9 * self.mean + 0.1 * x
+            return x - self.mean, y
 
-    return Loop(dataset=Differences, first=True)
+    return Loop(dataset=Centred, first=True)
 
 
 @attack()
@@ -356,19 +357,23 @@ def a_user_with_one_row_more_changes_the_path():
 @attack("A8", row="F18")
 def first_row_of_microbatches_dropped():
     """Microbatches(2, protect="record"): without the first row everybody has another companion."""
-    generator = torch.Generator().manual_seed(5)
-    x = torch.randn(40, 4, generator=generator) * 3
-    rows = (x, torch.tensor([8.0, -8.0, -8.0, 8.0]).repeat(10))
-    return Loop(rows=rows, drop=True, unit=tacit.Microbatches(2, protect="record"))
+    return _paired(drop=True)
 
 
 @attack(row="F18")
-def middle_row_of_microbatches_added():
+def row_in_front_of_microbatches():
     """The same with a row more in front."""
-    generator = torch.Generator().manual_seed(5)
-    x = torch.randn(40, 4, generator=generator) * 3
-    rows = (x, torch.tensor([8.0, -8.0, -8.0, 8.0]).repeat(10))
-    return Loop(rows=rows, first=True, unit=tacit.Microbatches(2, protect="record"))
+    return _paired(first=True)
+
+
+def _paired(**more) -> Loop:
+    """Pairs whose gradients cancel, and those of the new pairs do not: 5, -5, 10, -10, ..."""
+    sizes = 5.0 * torch.arange(1, 21).repeat_interleave(2) * torch.tensor([1.0, -1.0]).repeat(20)
+    return Loop(
+        lambda model, batch: model(batch[0])[:, 0], model=seeded(lambda: nn.Linear(1, 1, bias=False)),
+        rows=(sizes[:, None], torch.zeros(40)), more=(torch.ones(1, 1), torch.zeros(1)),
+        unit=tacit.Microbatches(2, protect="record"), **more,
+    )  # fmt: skip
 
 
 @attack()
@@ -378,4 +383,6 @@ def microbatches_with_python_chance():
     def losses(model, batch):
         return squared(model, batch) * (1 if random.random() < 0.5 else -1)
 
-    return Loop(losses, unit=tacit.Microbatches(2), first=True, more=(outlier()[0].repeat(2, 1), outlier()[1].repeat(2)))
+    return Loop(
+        losses, unit=tacit.Microbatches(2), first=True, more=(outlier()[0].repeat(2, 1), outlier()[1].repeat(2))
+    )

@@ -2,12 +2,22 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 from torch.utils.checkpoint import checkpoint
 
 from reliability.boundary.attack import (
-    Loop, attack, linear, network, one_class, ordinary, outlier, rare_token, seeded, squared, tokens,
-)  # fmt: skip
+    Loop,
+    attack,
+    linear,
+    network,
+    one_class,
+    ordinary,
+    outlier,
+    rare_token,
+    seeded,
+    squared,
+    tokens,
+)
 from reliability.boundary.state import Words
 
 
@@ -417,5 +427,3 @@ def a_record_whose_gradient_is_not_a_number():
                 + (model(batch[0])[:, 0] * (batch[1] > 0)).sqrt().nan_to_num())  # fmt: skip
 
     return Loop(losses, rows=(ordinary()[0].abs() + 1, ordinary()[1]), must_run=True)
-
-

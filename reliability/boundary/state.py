@@ -7,8 +7,18 @@ import torch
 from torch import Tensor, nn
 
 from reliability.boundary.attack import (
-    Loop, Then, attack, linear, network, ordinary, outlier, rare_token, seeded, squared, tokens,
-)  # fmt: skip
+    Loop,
+    Then,
+    attack,
+    linear,
+    network,
+    ordinary,
+    outlier,
+    rare_token,
+    seeded,
+    squared,
+    tokens,
+)
 
 # ---- what layers of PyTorch remember ----
 
@@ -356,7 +366,7 @@ def batch_norm_switched_to_training_mid_run():
 
 
 @attack()
-def statistics_tracked_from_the_second_step():
+def statistics_of_batch_norm_taken_away_mid_run():
     """BatchNorm in eval whose running statistics are taken away mid-run."""
     model = nn.Sequential(nn.BatchNorm1d(4), linear())
     model.eval()
@@ -367,6 +377,19 @@ def statistics_tracked_from_the_second_step():
             model[0].running_mean = model[0].running_var = None
 
     return Loop(model=model, steps=2, before=before)
+
+
+@attack()
+def statistics_tracked_from_the_second_step():
+    """InstanceNorm that begins to keep statistics mid-run."""
+    model = nn.Sequential(nn.InstanceNorm1d(4), nn.Flatten(), linear(20))
+
+    def before(step):
+        if step:
+            model[0].track_running_stats = True
+            model[0].running_mean, model[0].running_var = torch.zeros(4), torch.ones(4)
+
+    return Loop(model=model, rows=ordinary(24, 4, 5), more=outlier(4, 5), steps=2, before=before)
 
 
 @attack("A2")
