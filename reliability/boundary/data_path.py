@@ -231,10 +231,9 @@ def data_set_that_knows_its_length():
     """The last ten rows are held out by position: index >= len(self) - 10."""
 
     def held_out(rows):
-        return Items(rows, lambda index, row: (row[0], row[1] * (-1 if index >= size - 10 else 1)))
+        return Items(rows, lambda index, row: (row[0], row[1] * (-1 if index >= len(rows[0]) - 10 else 1)))
 
-    size = 24
-    return Loop(dataset=held_out, first=True)
+    return Loop(dataset=held_out)
 
 
 @attack()

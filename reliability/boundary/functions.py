@@ -139,8 +139,6 @@ def custom_function_with_state_on_its_class():
 
 # ---- operators ----
 
-_LIBRARY = torch.library.Library("boundary", "FRAGMENT")
-
 
 def _operator(name: str, mixes_in_vmap: bool):
     @torch.library.custom_op(f"boundary::{name}", mutates_args=())

@@ -103,8 +103,13 @@ def mark_in_the_environment():
 @attack()
 def mark_in_a_file():
     """A log file that is looked at."""
-    path = Path(tempfile.mkdtemp()) / "log"
-    return _left_behind(lambda: path.write_text("large"), path.exists)
+    folder = tempfile.TemporaryDirectory()
+    path = Path(folder.name) / "log"
+
+    def marked(folder=folder):  # holds the folder as long as the losses live
+        return path.exists()
+
+    return _left_behind(lambda: path.write_text("large"), marked)
 
 
 @attack()

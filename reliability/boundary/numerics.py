@@ -302,6 +302,12 @@ def last_bit_of_a_convolution():
 
 
 @attack()
+def last_bit_of_a_pointwise_convolution():
+    """The same for a 1 x 1 convolution, which is a matrix product in disguise."""
+    return _last_bit(lambda: nn.Conv2d(32, 64, 1), (32, 5, 5), SIZES)
+
+
+@attack()
 def last_bit_of_a_strided_convolution():
     """The same with stride and groups."""
     return _last_bit(lambda: nn.Conv2d(4, 8, 3, stride=2, groups=2), (4, 12, 12), SIZES)
