@@ -162,13 +162,13 @@ def _operator(name: str, mixes_in_vmap: bool):
 @attack()
 def operator_of_a_library():
     """torch.library.custom_op around somebody's kernel, which scales by the batch's maximum."""
-    return Loop(model=Then(_MAXIMUM), rows=_small_gradients())
+    return Loop(model=Then(lambda x: _MAXIMUM(x)), rows=_small_gradients())
 
 
 @attack()
 def operator_with_a_vmap_that_mixes():
     """The same with register_vmap that hands the whole batch to the kernel."""
-    return Loop(model=Then(_MAXIMUM_VMAP), rows=_small_gradients())
+    return Loop(model=Then(lambda x: _MAXIMUM_VMAP(x)), rows=_small_gradients())
 
 
 _MAXIMUM = _operator("maximum", mixes_in_vmap=False)

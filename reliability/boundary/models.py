@@ -83,11 +83,15 @@ def compiled_with_the_eager_backend():
 
 @attack("B2", slow=True, apart=True)
 def compiled_with_inductor():
-    """torch.compile(model): the default backend."""
+    """torch.compile(model), the default backend, in a notebook where a smaller model was compiled before."""
 
     def layers():
         return nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 1))
 
+    for with_record in (False, True):
+        Loop(model=torch.compile(seeded(lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))))).run(
+            with_record
+        )
     return Loop(model=torch.compile(seeded(layers)), alive=True, steps=2)
 
 
