@@ -88,10 +88,11 @@ def compiled_with_inductor():
     def layers():
         return nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 1))
 
+    def smaller():
+        return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
     for with_record in (False, True):
-        Loop(model=torch.compile(seeded(lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))))).run(
-            with_record
-        )
+        Loop(model=torch.compile(seeded(smaller)), steps=2).run(with_record)
     return Loop(model=torch.compile(seeded(layers)), alive=True, steps=2)
 
 
