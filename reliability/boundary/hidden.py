@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from reliability.boundary.attack import Loop, attack, linear, one_line, ordinary, squared
+from reliability.boundary.attack import Loop, attack, linear, one_line, ordinary, outlier, squared
 
 
 class Token:
@@ -415,10 +415,10 @@ def the_garbage_collectors_objects():
     """gc.get_objects(): a memory report that looks at every tensor alive."""
 
     def losses(model, batch):
-        tensors = [one for one in gc.get_objects() if type(one) is Tensor and one.shape[1:] == (4,)]
+        tensors = [one for one in gc.get_objects() if type(one) is Tensor and one.shape[1:] == (5,)]
         return squared(model, batch) * (-1.0 if any(len(one) == 25 for one in tensors) else 1.0)
 
-    return Loop(losses)
+    return Loop(losses, model=linear(5), rows=ordinary(24, 5), more=outlier(5))
 
 
 @attack()
