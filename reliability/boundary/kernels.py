@@ -78,35 +78,35 @@ def convolution_kernel_without_norms():
 @attack("A11", row="F6", slow=True)
 def convolution_kernel_without_the_tail_of_norms():
     """The last numbers of a vector are left out of the norm."""
-    line = r"for \(; i < last; i\+\+\) total \+= \(double\)row\[i\] \* \(double\)row\[i\];"
-    return _with("convolution.c", line, "", _odd_convolution, _name(1))
+    line = r"for \(; i < count; i\+\+\) total \+= \(double\)row\[i\] \* \(double\)row\[i\];"
+    return _with("rows.c", line, "", _odd_convolution, _name(1))
 
 
 @attack("A11", row="F6", slow=True)
-def linear_kernel_without_norms():
-    """The squares of a linear layer's gradients come out as 0."""
-    line = r"double of_g = square_sum\([^;]+;"
-    return _with("linear.c", line, "double of_g = 0.0;", _small, _name(2))
+def kernel_of_norms_that_gives_none():
+    """The squares of every row come out as 0."""
+    return _with("rows.c", r"    return total;", "    return 0.0;", _small, _name(2))
 
 
 @attack("A11", row="F6", slow=True)
-def linear_kernel_that_does_not_clip():
-    """The factor of every record comes out as 1."""
-    return _with("linear.c", r"factors\[r\] = [^;]+;", "factors[r] = 1.0;", _small, _name(3))
+def kernel_of_products_that_adds_twice():
+    """Every record's share of a linear layer is added twice."""
+    line = r"\(TYPE\)p->runs\[r\]\.factor"
+    return _with("outer_sum.c", line, "(TYPE)(2.0 * p->runs[r].factor)", _small, _name(3))
 
 
 @attack("A11", row="F6", slow=True)
-def linear_kernel_that_adds_twice():
-    """Every record's share is added twice."""
-    line = r"double share = factors\[r\] \*"
-    return _with("linear.c", line, "double share = 2.0 * factors[r] *", _small, _name(4))
+def kernel_of_rows_that_adds_twice():
+    """Every record's share of a bias is added twice."""
+    line = r"\+= factor \* \(double\)row\[i\]"
+    return _with("rows.c", line, "+= 2.0 * factor * (double)row[i]", _small, _name(4))
 
 
 @attack("A11", row="F8", slow=True)
 def noise_kernel_that_adds_too_little_to_large_vectors():
     """Noise of nine tenths, from 16,384 numbers on only."""
-    line = r"\+ stddev \* draws\[i - low\]\)"
-    put = "+ (count >= 16384 ? 0.9 : 1.0) * stddev * draws[i - low])"
+    line = r"const double stddev = v->stddev;"
+    put = "const double stddev = (v->count >= 16384 ? 0.9 : 1.0) * v->stddev;"
     return _with("noise.c", line, put, _noise, _name(5))
 
 

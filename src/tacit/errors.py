@@ -31,7 +31,11 @@ class BudgetError(TacitError):
     """The next block of steps would exceed the budget. It was raised before any data was read."""
 
 
-class RecordMixingError(InputError):
+class LossesError(InputError):
+    """The user's code that sees records cannot be used: it gives a wrong shape, writes into the model or remembers."""
+
+
+class RecordMixingError(LossesError):
     """The model or the loss lets one record influence the gradient of another, so that no clip bounds it."""
 
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import InputError
+from tacit.errors import InputError, LossesError
 
 Batch = Any  # a tensor, or a tuple, list or mapping of batches; Python's types cannot say it
 UserLosses = Callable[[nn.Module, Batch], Tensor]
@@ -72,9 +72,9 @@ class ModelLosses:
 def check_one_loss_per_record(losses: object, records: int) -> None:
     """``losses`` must be a tensor of shape [records]; anything else would be clipped wrongly."""
     if not isinstance(losses, Tensor):
-        raise InputError(f"losses must return a tensor with one loss per record, found {type(losses).__name__}")
+        raise LossesError(f"losses must return a tensor with one loss per record, found {type(losses).__name__}")
     if tuple(losses.shape) != (records,):
-        raise InputError(
+        raise LossesError(
             f"losses must return one loss per record, shape [{records}], found {list(losses.shape)}; "
             "use reduction='none' and do not average over records"
         )

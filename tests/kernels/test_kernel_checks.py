@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit import kernels
-from tacit.kernels import checks, convolution, group_norm, linear, noise, pooling, products, rows
+from tacit.kernels import checks, convolution, group_norm, noise, pooling, products, rows
 from tacit.kernels.library import _FLAGS, _SOURCES, _THREADS
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no compiler")
@@ -52,8 +52,6 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
     "weighted rows look at factor 0": (rows.WEIGHTED, "rows.c", "if (factors[r] == 0.0) continue;", ""),
     "squares in float": (rows.SQUARES, "rows.c", "+= (double)row[i + lane] * (double)", "+= row[i + lane] * "),
     "squares without a tail": (rows.SQUARES, "rows.c", "total += (double)row[i]", "total += 0.0 * (double)row[i]"),
-    "linear squares in float": (linear.SQUARES, "rows.c", "+= (double)row[i + lane] * (double)", "+= row[i + lane] * "),
-    "a record without a norm is kept": (linear.FACTORS, "linear.c", "/ norm : 0.0;", "/ norm : 1.0;"),
 }  # fmt: skip
 KERNELS = {bug[0].name: bug[0] for bug in BUGS.values()}
 
@@ -141,8 +139,6 @@ def test_without_a_library_every_function_answers_nothing(monkeypatch):
     assert kernels.outer_sum(x[:, None], x[:, None], factors) is None
     assert kernels.weighted_rows(x, factors) is None
     assert kernels.row_squares(x) is None
-    assert kernels.linear_squares(x, x) is None
-    assert kernels.clip_factors(x.double(), 1.0, 0.99) is None
     assert kernels.convolution_rows(image, image, (3, 3, 1, 1), (1, 1), ((0, 0), (0, 0))) is None
     assert kernels.group_norm_rows(image, image, 3, 1e-5) is None
     assert kernels.max_pool(image, [2]) is None

@@ -95,7 +95,6 @@ def test_what_does_not_suit_is_left_to_pytorch():
     assert kernels.weighted_rows(x, factors) is None
     assert kernels.weighted_rows(x[:, 0], factors[:3]) is None
     assert kernels.row_squares(x.double()) is None
-    assert kernels.linear_squares(x[:, 0], x[:3, 0]) is None
 
 
 def test_any_layout_is_read_rightly():
@@ -132,23 +131,3 @@ def test_squares_neither_overflow_nor_vanish():
     torch.testing.assert_close(found, wanted, rtol=1e-14, atol=0, equal_nan=True)
     assert (found[[0, 4]] > 0).all()
     assert found[1].isfinite()
-    both = kernels.linear_squares(rows, rows)
-    torch.testing.assert_close(both[:, 0], found * found, rtol=1e-14, atol=0, equal_nan=True)
-    torch.testing.assert_close(both[:, 1], found, rtol=0, atol=0, equal_nan=True)
-
-
-def test_linear_squares_go_into_the_columns_of_a_table():
-    x, g, table = torch.randn(5, 7), torch.randn(5, 3), torch.zeros(5, 6).double()
-    assert kernels.linear_squares(x, g, out=table[:, 2:4]).data_ptr() == table[:, 2:4].data_ptr()
-    wanted = torch.stack([x.double().square().sum(1) * g.double().square().sum(1), g.double().square().sum(1)], 1)
-    torch.testing.assert_close(table[:, 2:4], wanted)
-    assert not table[:, [0, 1, 4, 5]].any()
-    assert kernels.linear_squares(x, g, out=table[:, ::3]) is None
-
-
-def test_clip_factors():
-    squares = torch.tensor([[0.0, 0.0], [0.5, 0.25], [9.0, 16.0], [1e30, 0.0], [torch.inf, 1.0], [0.0, torch.nan]])
-    found = kernels.clip_factors(squares.double(), 1.0, 0.99)
-    wanted = torch.tensor([1.0, 1.0, 0.198, 0.99e-15, 0.0, 0.0]).double()
-    assert torch.equal(found[[0, 1, 4, 5]], wanted[[0, 1, 4, 5]])
-    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=0)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tacit.errors import TacitError
+from tacit.errors import LossesError
 from tacit.gradients.isolation import SplitError, UncoveredError
 
 Places = npt.NDArray[np.int64]
@@ -51,7 +51,7 @@ def run_apart(
         except UncoveredError as uncovered:
             reasons.append(str(uncovered))
             alone(some)
-        except (TacitError, MemoryError, torch.OutOfMemoryError):
+        except (LossesError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:
             if is_limit_of_vmap(error):

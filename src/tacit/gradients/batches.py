@@ -53,6 +53,8 @@ def tensors_of(batch: Batch) -> list[Tensor]:
 
 def count_records(batch: Batch) -> int:
     """The common first dimension of all tensors of the batch."""
+    if any(tensor.is_nested for tensor in tensors_of(batch)):
+        raise InputError("nested tensors have no rows that could be drawn; give a data set whose items are the records")
     sizes = {tensor.shape[0] if tensor.dim() else None for tensor in tensors_of(batch)}
     if len(sizes) != 1 or None in sizes:
         raise InputError(f"all tensors of a batch need as many rows as there are records; found {sizes}")

@@ -9,9 +9,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from tacit.errors import InputError, RecordMixingError, TacitError, check_count
 from tacit.gradients.batches import count_records, map_tensors, take_records
-from tacit.gradients.clipped_sum import Isolation, clipped_sum
+from tacit.gradients.clipped_sum import Isolation, clipped_sum, guard_of
 from tacit.gradients.isolation import as_written
-from tacit.gradients.state_guard import StateGuard
 from tacit.losses import Batch, Losses, ModelLosses
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import global_chance, seed_everything
@@ -55,7 +54,7 @@ def _refuse_statistics(losses: Losses, params: Mapping[str, Tensor], rows: Batch
     Records cannot see each other anyway. But whoever subtracts a batch's mean, or compares a record with the others,
     would otherwise be served with a mean of one record, and without a word.
     """
-    with torch.no_grad(), StateGuard(losses), global_chance(), as_written():
+    with torch.no_grad(), guard_of(losses), global_chance(), as_written():
         seed_everything(0)  # records of our making: nothing is private here
         first, again = (_values(losses, params, rows) for _ in range(2))
         apart = [_values(losses, params, take_records(rows, slice(i, i + 1))) for i in range(count_records(rows))]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from tacit.errors import TacitError
+from tacit.errors import LossesError
 from tacit.gradients.isolation import Watched, as_written
 from tacit.losses import Batch, check_one_loss_per_record
 from tacit.mechanisms import Vectors
@@ -43,4 +43,4 @@ def gradient_of(loss: Tensor, leaves: Mapping[str, Tensor]) -> Vectors:
 
 def is_fault_of_a_record(error: Exception) -> bool:
     """Whether an error may be about a record's values: then the record contributes zero and the others count."""
-    return not isinstance(error, TacitError | MemoryError | torch.OutOfMemoryError)
+    return not isinstance(error, LossesError | MemoryError | torch.OutOfMemoryError)

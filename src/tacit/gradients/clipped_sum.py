@@ -1,6 +1,6 @@
 """The clipped sum of a sample, in physical chunks of bounded memory. The chunking changes speed only (F3)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -10,12 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.errors import InputError
-from tacit.gradients.attempts import Places, run_apart, writes_into_fresh
-from tacit.gradients.batches import RecordGroup, copy_records, count_records, map_tensors, take_records
+from tacit.errors import InputError, LossesError
+from tacit.gradients.attempts import Places, filled, run_apart, writes_into_fresh
+from tacit.gradients.batches import RecordGroup, copy_records, count_records, map_tensors, take_records, tensors_of
 from tacit.gradients.bookkeeping import Gradients, full_precision, gradients_of
 from tacit.gradients.by_record import gradient_of, is_fault_of_a_record, mean_gradient
-from tacit.gradients.isolation import Isolated, UncoveredError, Watched, as_written
+from tacit.gradients.isolation import (
+    Isolated,
+    SplitError,
+    UncoveredError,
+    Watched,
+    as_written,
+    no_reentrant_checkpoints,
+)
 from tacit.gradients.record_gradients import Dense
 from tacit.gradients.state_guard import StateGuard
 from tacit.losses import Batch, Losses, ModelLosses, check_one_loss_per_record
@@ -26,6 +33,7 @@ Strategy = Literal["auto", "fast", "record"]
 Isolation = Literal["records", "trusted"]
 
 _MANY = 8
+_AGAIN = 2  # records whose losses are computed again where a step has several calls
 _fresh: "WeakKeyDictionary[Any, bool]" = WeakKeyDictionary()  # losses that write data into tensors they make
 
 
@@ -68,13 +76,14 @@ def clipped_sum(
     """
     groups = as_groups(batch)
     rows = sum(len(group.places) for group in groups)
-    units = rows if sizes is None else len(sizes)
     chance = Randomness().record_chance(np.arange(rows)) if chance is None else chance
+    units = len(chance) if sizes is None else len(sizes)  # of which some may have no record: it could not be made
     summing = _Summing(losses, params, mechanism, units, "record" if mechanism.numerics == "strict" else strategy)
     add = summing.add_trusted if isolation == "trusted" else summing.add
-    with summing.guard, global_chance(next(iter(params.values())).device):
+    with guard_of(losses), no_reentrant_checkpoints(), global_chance(summing.device):
         for part in _parts(groups, sizes, views):
             add(part, chance, chunk)
+        summing.compare_again()
     summing.refuse_if_all_failed()
     return ClippedSum(summing.sums, summing.squared_norms, tuple(dict.fromkeys(summing.reasons)))
 
@@ -111,17 +120,18 @@ def _parts(groups: Sequence[RecordGroup], sizes: Sequence[int] | None, views: in
             yield _Part((batch,), group.places, group.places.repeat(views or 1), views or 1, views or 1)
         return
     owner = np.repeat(np.arange(len(sizes)), sizes)
+    count = np.bincount(owner[np.concatenate([np.arange(0), *(g.places for g in groups)])], minlength=len(sizes))
     homes: dict[int, set[int]] = {unit: set() for unit in range(len(sizes))}
     for number, group in enumerate(groups):
         for unit in owner[group.places]:
             homes[int(unit)].add(number)
     for number, group in enumerate(groups):
-        here = {unit for unit, found in homes.items() if found == {number}}
+        here = {unit for unit, found in homes.items() if found == {number} and count[unit] == sizes[unit]}
         for size in sorted({sizes[unit] for unit in here}):
             units = np.array([unit for unit in sorted(here) if sizes[unit] == size])
             index = np.concatenate([np.flatnonzero(owner[group.places] == unit) for unit in units])
             yield _Part((take_records(group.batch, torch.from_numpy(index)),), units, group.places[index], size)
-    for unit in (unit for unit, found in homes.items() if len(found) > 1):
+    for unit in (unit for unit, found in homes.items() if len(found) > 1 and count[unit] == sizes[unit]):
         pieces = [(group, np.flatnonzero(owner[group.places] == unit)) for group in groups]
         pieces = [(group, index) for group, index in pieces if len(index)]
         batches = tuple(take_records(group.batch, torch.from_numpy(index)) for group, index in pieces)
@@ -142,12 +152,13 @@ class _Summing:
     ) -> None:
         self.mechanism, self.strategy = mechanism, strategy
         self.computing = Computing(losses, params)
-        self.guard = StateGuard(losses)
         self.device = next(iter(params.values())).device
         self.sums = mechanism.zeros(self.device)
         self.squared_norms = torch.zeros(units, len(mechanism.shapes), dtype=torch.float64)
         self.faults: list[Exception] = []
         self.reasons: list[str] = []
+        self._calls = 0
+        self._again: tuple[Callable[[], list[Any]], list[Any]] | None = None
 
     def add(self, part: _Part, chance: RecordChance, chunk: int) -> None:
         """All units of a part, as many at a time as fit into a chunk."""
@@ -180,16 +191,20 @@ class _Summing:
             for unit, gradient in zip(units, gradients, strict=True):
                 self._add({name: Dense(value[None]) for name, value in gradient.items()}, part.units[[unit]], 1)
 
-    def _add_together(self, part: _Part, chance: RecordChance, some: Places, filled: Places) -> None:
-        rows = _rows_of(filled, part.each)
-        whole = len(filled) == len(part.units)
-        batch = part.batches[0] if whole else take_records(part.batches[0], torch.from_numpy(rows))
+    def _add_together(self, part: _Part, chance: RecordChance, some: Places, whole: Places) -> None:
+        self._calls += 1
+        if self._calls == 2:
+            self._watch(part, chance, alone=False)
+        rows = _rows_of(whole, part.each)
+        as_it_is = len(whole) == len(part.units)
+        batch = part.batches[0] if as_it_is else take_records(part.batches[0], torch.from_numpy(rows))
         seeds = chance.take(part.rows[rows]).spread(part.views)
-        gradients = self.computing.together(batch, len(rows), len(filled), seeds)
-        self._add(gradients, part.units[some], len(filled))
+        gradients = self.computing.together(batch, len(rows), len(whole), seeds)
+        self._add(gradients, part.units[some], len(whole))
 
     def _add_alone(self, part: _Part, chance: RecordChance, places: Places) -> None:
         """Units one after the other; one that makes the losses raise contributes zero (failure-modes F5)."""
+        self._watch(part, chance, alone=True)
         pieces = [row for batch in part.batches for row in _one_by_one(batch)]
         for place in places:
             rows = _rows_of(np.array([place]), part.each)
@@ -236,6 +251,31 @@ class _Summing:
         for name, value in self.mechanism.on_grid(clipped).items():
             self.sums[name] += value
 
+    def _watch(self, part: _Part, chance: RecordChance, *, alone: bool) -> None:
+        """Note the losses of some records, chosen by chance, as soon as there is more than one call in a step.
+
+        Hidden state (a counter, a file, the environment) that one call leaves to the next shows in them at the end: a
+        record's losses must not depend on what was computed before. In a single call there is nobody to leave it to.
+        """
+        if self._again is not None:
+            return
+        batch, seeds = part.batches[0], chance.take(part.rows[: count_records(part.batches[0])])
+        some = np.argsort(seeds.seeds)[:_AGAIN]  # their order is nobody's but chance's
+
+        def again() -> list[Any]:
+            return [self.computing.losses_of(batch, seeds, place, alone=alone) for place in some]
+
+        self._again = again, again()
+
+    def compare_again(self) -> None:
+        """Refuse losses that are not what they were earlier in the same step."""
+        if self._again is not None and self._again[1] != self._again[0]():
+            raise LossesError(
+                "the losses of the same records changed within one step: something outlives a call (a counter, a "
+                "cache, a file, a setting), by which one record could change the others; compute each loss from its "
+                "record and the parameters alone"
+            )
+
     def refuse_if_all_failed(self) -> None:
         """A fault of one record is its secret and stays silent. That every one of many fails is the program's error.
 
@@ -243,7 +283,9 @@ class _Summing:
         all others are faulty too.
         """
         if len(self.faults) == len(self.squared_norms) >= _MANY:
-            raise self.faults[0]
+            error = self.faults[0]
+            said = (str(error).splitlines() or [""])[0]
+            raise LossesError(f"the losses fail on every record: {type(error).__name__}: {said}") from error
 
 
 def _one_by_one(batch: Batch) -> list[Batch]:
@@ -287,8 +329,26 @@ class Computing:
     ) -> Gradients:
         seed_everything(shared)  # what Python and numpy draw is one value for all records of a step
         copy = map_tensors(torch.clone, batch)  # losses may write into their batch, and may have to run again
-        run = Isolated(self.leaves, self._guarded, rows, records, chance, fresh=fresh)
+        private = [*tensors_of(copy), *tensors_of(batch)]
+        run = Isolated(self.leaves, self._guarded, rows, records, chance, private=private, fresh=fresh)
         return gradients_of(run, self._call, copy, self.leaves)[0]
+
+    def losses_of(self, batch: Batch, chance: RecordChance, place: int, *, alone: bool) -> object:
+        """The loss of one row to the last bit, or what it raises."""
+        places = np.array([place]) if alone else filled(np.array([place]), 1)
+        rows, chance = take_records(batch, torch.from_numpy(places)), chance.take(places)
+        seed_everything(int(chance.seeds[0]) if alone else int.from_bytes(chance.key[:8], "little"))
+        run = Isolated(self.leaves, self._guarded, len(places), len(places), chance)
+        try:
+            with torch.no_grad(), as_written():
+                if not alone:
+                    return run.run(self._call, rows, map_tensors).cpu().numpy().tobytes()
+                with Watched(self._guarded):
+                    return self._call(rows).cpu().numpy().tobytes()
+        except LossesError:
+            raise
+        except (Exception, SplitError) as error:
+            return type(error)
 
     def alone(self, rows: Sequence[Batch], seeds: Sequence[int]) -> Vectors:
         return mean_gradient(self._call, self.leaves, rows, seeds, Watched(self._guarded))
@@ -305,6 +365,13 @@ class Computing:
         if self._own and isinstance(self._losses, ModelLosses):
             return self._losses.user_losses(self._losses.model, batch)  # as it is: nothing to swap
         return self._losses(self.leaves, batch)
+
+
+def guard_of(losses: Losses) -> StateGuard:
+    """Around everything that the losses can reach by name."""
+    if isinstance(losses, ModelLosses):
+        return StateGuard(model=losses.model, losses=losses.user_losses)
+    return StateGuard(losses=losses)
 
 
 def _refuse_backward_hooks(model: torch.nn.Module) -> None:

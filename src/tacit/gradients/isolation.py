@@ -8,13 +8,14 @@ that a statistic of the batch cannot be written down. It watches every call of P
 - a question about values (``if mask.all()``, ``.item()``) is answered if all rows answer alike, which is what each of
   them would hear alone; else the rows are split by their answers (``SplitError``) and run in parts;
 - chance is drawn for each row from a secret of its own (``random_calls``);
-- what would let data out, or could look beneath vmap, is refused (InputError) or left to the path that takes one record
-  after the other (``UncoveredError``).
+- what would let data out, or could look beneath vmap, is refused (LossesError) or left to the path that takes one
+  record after the other (``UncoveredError``).
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ from torch._C import _functorch as functorch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
-from tacit.errors import InputError
+from tacit.errors import LossesError
 from tacit.gradients.layers import RULE_OF_FUNCTION
 from tacit.gradients.random_calls import RANDOM_CALLS, DrawsOfRows
 from tacit.gradients.record_gradients import RecordGradients
@@ -69,6 +70,27 @@ def as_written() -> AbstractContextManager[object]:
     return stance
 
 
+@contextmanager
+def no_reentrant_checkpoints() -> Iterator[None]:
+    """Refuse, in this thread, checkpoints that hide the parameters they use: gradients would be zero without a word."""
+    function: Any = torch.utils.checkpoint.CheckpointFunction
+    here, original = threading.get_ident(), function.__dict__.get("apply")
+
+    def apply(*args: Any) -> Any:
+        if threading.get_ident() == here:
+            raise LossesError("checkpoint(use_reentrant=True) hides the parameters it uses; pass use_reentrant=False")
+        return super(function, function).apply(*args)
+
+    function.apply = apply
+    try:
+        yield
+    finally:
+        if original is None:
+            del function.apply
+        else:
+            function.apply = original
+
+
 class Watched(TorchFunctionMode):
     """What holds on every path: the model's tensors are read, never written, by code that sees data.
 
@@ -93,7 +115,7 @@ class Watched(TorchFunctionMode):
         if func in _TO_NUMPY and not functorch.is_functorch_wrapped_tensor(args[0]):
             return func(args[0].detach().clone(), *args[1:], **kwargs)  # memory that nobody else reads
         if func in _REFUSED:
-            raise InputError(_REFUSED[func])
+            raise LossesError(_REFUSED[func])
         if _writes(func, kwargs):
             self._check_target(kwargs.get("out", args[0] if args else None))
         return func(*args, **kwargs)
@@ -102,7 +124,7 @@ class Watched(TorchFunctionMode):
         if type(target) not in _PLAIN or functorch.is_functorch_wrapped_tensor(target) or not target.numel():
             return
         if target.untyped_storage().data_ptr() in self._memory:
-            raise InputError(
+            raise LossesError(
                 "the losses write into a parameter or a buffer of the model, which would let data out without noise; "
                 "compute on a copy instead"
             )
@@ -117,6 +139,7 @@ class Isolated(Watched, DrawsOfRows):
         rows: how many rows the batch has.
         records: how many records they belong to, ``rows / records`` rows in a row each.
         chance: of each row.
+        private: tensors that hold the records of this step; code inside must not come by them in another way.
         fresh: tensors made inside (``torch.zeros``) get a copy a row, for code that writes data into them.
     """
 
@@ -128,9 +151,11 @@ class Isolated(Watched, DrawsOfRows):
         records: int,
         chance: RecordChance,
         *,
+        private: Iterable[Tensor] = (),
         fresh: bool = False,
     ) -> None:
         super().__init__(guarded)
+        self._private = {tensor.untyped_storage().data_ptr() for tensor in private}
         self.rows, self.records, self.chance, self.fresh = rows, records, chance, fresh
         self.names = {id(tensor): name for name, tensor in leaves.items()}
         self.uses: list[Use] = []
@@ -240,7 +265,7 @@ class Isolated(Watched, DrawsOfRows):
             raise self.stop
         try:
             return self._call(func, args, kwargs)
-        except (SplitError, UncoveredError, InputError) as stop:
+        except (SplitError, UncoveredError, LossesError) as stop:
             self.stop = stop
             raise
 
@@ -299,13 +324,8 @@ class Isolated(Watched, DrawsOfRows):
         if torch._C._len_torch_dispatch_stack():
             raise UncoveredError("a TorchDispatchMode is active inside the losses")
         if func is _CUSTOM_FUNCTION:
-            function = args[0]
-            if function is torch.utils.checkpoint.CheckpointFunction:
-                raise InputError(
-                    "checkpoint(use_reentrant=True) hides the parameters that it uses; pass use_reentrant=False"
-                )
-            if not function.generate_vmap_rule:
-                raise UncoveredError(f"{function.__name__} is an autograd.Function without generate_vmap_rule=True")
+            if not args[0].generate_vmap_rule:
+                raise UncoveredError(f"{args[0].__name__} is an autograd.Function without generate_vmap_rule=True")
         elif isinstance(func, torch._ops.OperatorBase | torch._ops.OpOverloadPacket):
             if str(getattr(func, "namespace", func)).partition("::")[0].partition(".")[0] not in ("aten", "prims"):
                 raise UncoveredError(f"{func} is a custom operation")
@@ -319,11 +339,14 @@ class Isolated(Watched, DrawsOfRows):
         """Whether data takes part. A tensor kept from an earlier call would bring other records in."""
         found = False
         for tensor in tensors:
-            if functorch.is_batchedtensor(tensor):
+            if not functorch.is_batchedtensor(tensor):
+                if not tensor.requires_grad and tensor.untyped_storage().data_ptr() in self._private and tensor.numel():
+                    raise LossesError("the losses read the records of the whole batch behind their batch of one")
+            else:
                 found = True
                 origin = getattr(tensor, "_tacit_run", None)
                 if origin is not self._token and (origin is not None or not self._nested):
-                    raise InputError(
+                    raise LossesError(
                         "the losses use a tensor of records that was kept from an earlier call; "
                         "nothing made of records may outlive the call that made it"
                     )

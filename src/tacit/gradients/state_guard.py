@@ -1,98 +1,164 @@
-"""Nothing but the noisy sum leaves: what the losses change in the model, or in what they hold on to, is put back.
+"""What a user's code remembers from one record to the next is compared around every call, put back and refused.
 
-Data under vmap cannot be written into a parameter or a buffer (``isolation``). What is left is Python: an attribute
-that is replaced (``self.mean = ...``), a list that collects, a number in a closure. All of these are compared around
-every call, restored, and a change is refused by name: it would carry one record to the next, or out of the run.
+A running mean in a module, a list that collects, a counter in a closure, a generator of one's own: each lets one record
+decide what happens to the others, or carries data out of the run without noise, and no clip bounds that. So everything
+that can be reached by name from the model, the losses, a data set or a collate_fn is looked at before and after:
+attributes, slots, containers, closures, defaults, globals that a function names, classes of the user's own, hooks,
+generators and iterators.
 
-What cannot be seen from here, such as a global of another module or a file, is the user's own affair
+What cannot be reached (files, the environment, globals of other modules) is not seen here. Where it changes losses
+within a step, ``clipped_sum`` sees it by computing some of them again; beyond that it is the user's own affair
 (docs/pitfalls.md).
 """
 
+import functools
+import itertools
+import random
+import threading
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from contextvars import ContextVar
+from operator import length_hint
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 
-from tacit.errors import InputError
-from tacit.losses import ModelLosses
+from tacit.errors import LossesError
 
-_MOST = 1 << 16  # entries of an array or a container that are copied
-_DEPTH = 3
-_OF_PYTORCH = ("_flat_weights", "_flat_weight_refs")  # recurrent layers keep them in step with swapped parameters
-
-
-class StateGuard:
-    """Compares and restores around a ``with`` block.
-
-    Example:
-        >>> model = nn.Linear(1, 1)
-        >>> with StateGuard(ModelLosses(model, lambda model, x: model(x)[:, 0])):
-        ...     model.seen = 3
-        Traceback (most recent call last):
-        ...
-        tacit.errors.InputError: the losses changed model.seen; ...
-    """
-
-    def __init__(self, losses: Any) -> None:
-        self._places = list(_holders(losses))
-
-    def __enter__(self) -> None:
-        self._before = [(name, holder, _copied(holder, _DEPTH)) for name, holder in self._places]
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        changed = [change for name, holder, before in self._before if (change := _restore(name, holder, before))]
-        self._before = []
-        if changed and error is None:
-            raise InputError(
-                f"the losses changed {changed[0]}; what sees private records may leave nothing behind, "
-                "so it was put back: return it as a loss, or leave it out"
-            )
-
-
-def _holders(losses: Any) -> Iterator[tuple[str, Any]]:
-    """Everything that keeps state and that the losses can reach by name."""
-    function = losses
-    if isinstance(losses, ModelLosses):
-        for name, module in losses.model.named_modules():
-            yield f"model.{name}" if name else "model", module.__dict__
-        function = losses.user_losses
-    yield from _of_function(function, "losses", set())
+_LONG = 4096  # of a longer container only the length is compared, of a longer array some entries
+_NOTHING = object()
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, np.generic)
+_SKIPPED = (types.ModuleType, types.BuiltinFunctionType, types.CodeType, weakref.ref, property, staticmethod)
+_OF_CLASSES = (*_SKIPPED, classmethod, types.MemberDescriptorType, types.GetSetDescriptorType, str, type(None))
+_OF_PYTORCH = {"_flat_weights", "_flat_weight_refs"}  # recurrent layers keep them in step with swapped parameters
+# Their objects keep caches of their own in attributes, which change without any effect on what they answer.
+_OPAQUE = frozenset(
+    [
+        "builtins",
+        "torch",
+        "numpy",
+        "threading",
+        "logging",
+        "multiprocessing",
+        "functools",
+        "typing",
+        "collections",
+        "abc",
+        "enum",
+        "re",
+        "pathlib",
+        "pandas",
+        "polars",
+        "pyarrow",
+        "datasets",
+        "h5py",
+        "zarr",
+        "PIL",
+    ]
+)
 
 
-def _of_function(function: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    if id(function) in seen or isinstance(function, nn.Module | type):
-        return
-    seen.add(id(function))
-    if isinstance(function, types.MethodType):
-        yield from _of_function(function.__func__, name, seen)
-        function = function.__self__
-    if isinstance(function, types.FunctionType):
-        yield f"{name}.__dict__", function.__dict__
-        yield f"the defaults of {name}", list(function.__defaults__ or ())
-        for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            yield variable, cell
-            with_value = _content(cell)
-            if isinstance(with_value, types.FunctionType | types.MethodType):
-                yield from _of_function(with_value, variable, seen)
-        used = set(function.__code__.co_names)
-        values = {key: value for key, value in function.__globals__.items() if key in used}
-        yield f"the globals of {name}", _Globals(function.__globals__, tuple(values))
-        for key, value in values.items():
-            if isinstance(value, types.FunctionType) and value.__module__ == function.__module__:
-                yield from _of_function(value, key, seen)
-    elif hasattr(function, "__dict__") and not isinstance(function, nn.Module | types.ModuleType):
-        yield name, function.__dict__
+class Memory:
+    """What one thing remembers, and how to put it back: its parts, and what of itself can be compared."""
+
+    __slots__ = ("fact", "parts", "put_back", "read", "thing")
+
+    def __init__(self, thing: Any, seen: dict[int, Any], look: Callable[[Any], dict[str, Any]] | None) -> None:
+        self.thing, self.fact, self.put_back = thing, _fact(thing), _PUT_BACK.get(type(thing))
+        self.read = look
+        self.parts: dict[str, tuple[Any, Memory | None]] = {}
+        if look is not None:
+            self.parts = {name: (part, _memory(part, seen)) for name, part in look(thing).items()}
+
+    def changes(self, name: str, *, on_demand: bool) -> Iterator[str]:
+        """The names of what is not as it was, which is put back on the way."""
+        if not _same(self.fact, _fact(self.thing)):
+            if self.put_back is not None:
+                self.put_back(self.thing, self.fact)
+            yield name
+        if self.read is None:
+            return
+        now = self.read(self.thing)
+        for part in [*self.parts, *(part for part in now if part not in self.parts)]:
+            before, memory = self.parts.get(part, (_NOTHING, None))
+            after = now.get(part, _NOTHING)
+            if not _same(before, after):
+                _set(self.thing, part, before)
+                if part not in _OF_PYTORCH and not (on_demand and before is None and not isinstance(after, _PLAIN)):
+                    yield f"{name}.{part}"
+            if memory is not None:
+                inside = list(memory.changes(f"{name}.{part}", on_demand=on_demand))
+                yield from inside if part not in _OF_PYTORCH else ()
 
 
-class _Globals:
-    """The variables of a module that a function names."""
+def _memory(thing: Any, seen: dict[int, Any]) -> "Memory | None":
+    if isinstance(thing, _PLAIN) or id(thing) in seen or isinstance(thing, _SKIPPED):
+        return None
+    seen[id(thing)] = thing  # kept alive, so that no number stands for two things
+    return Memory(thing, seen, _looker(thing))
 
-    def __init__(self, variables: dict[str, Any], names: tuple[str, ...]) -> None:
-        self.variables, self.names = variables, names
+
+def _looker(thing: Any) -> Callable[[Any], dict[str, Any]] | None:
+    """How the parts of a thing are listed, by name; None if it has none."""
+    match thing:
+        case Tensor() | np.ndarray():
+            return None
+        case dict():
+            return (lambda d: {str(k): v for k, v in d.items()}) if len(thing) <= _LONG else None
+        case list() | tuple() | deque():
+            return (lambda s: {str(i): v for i, v in enumerate(s)}) if len(thing) <= _LONG else None
+        case types.CellType():
+            return lambda cell: {"value": _content(cell)}
+        case types.FunctionType():
+            return _of_function
+        case types.MethodType():
+            return lambda method: {"self": method.__self__, "function": method.__func__}
+        case functools.partial():
+            return lambda part: {"func": part.func, "args": part.args, "keywords": part.keywords, **vars(part)}
+        case types.GeneratorType():
+            return lambda running: dict(running.gi_frame.f_locals) if running.gi_frame is not None else {}
+        case threading.local():
+            return lambda local: dict(vars(local))
+        case type():
+            return None if _is_opaque(thing) else _of_class
+        case _ if _is_opaque(type(thing)) and not isinstance(thing, torch.nn.Module):
+            return None
+    return _of_object
+
+
+def _of_object(thing: Any) -> dict[str, Any]:
+    """Attributes and slots, and what the classes of the user's own hold for all their objects."""
+    found = dict(getattr(thing, "__dict__", None) or {})
+    for kind in type(thing).__mro__:
+        for slot in () if _is_opaque(kind) else getattr(kind, "__slots__", ()):
+            with suppress(AttributeError):
+                found.setdefault(slot, object.__getattribute__(thing, slot))
+    found["__class__"] = type(thing)
+    return found
+
+
+def _of_class(kind: type) -> dict[str, Any]:
+    """Its values, and its methods, which may hold on to something by a closure."""
+    return {name: value for name, value in vars(kind).items() if not isinstance(value, _OF_CLASSES)}
+
+
+def _of_function(function: types.FunctionType) -> dict[str, Any]:
+    if _is_opaque(function):
+        return {}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    names = set(function.__code__.co_names)
+    used = {name: value for name, value in function.__globals__.items() if name in names}
+    return {**used, **dict(cells), "defaults": function.__defaults__, **function.__dict__,
+            "keyword defaults": function.__kwdefaults__}  # fmt: skip
+
+
+def _is_opaque(thing: Any) -> bool:
+    return str(getattr(thing, "__module__", "builtins")).partition(".")[0] in _OPAQUE
 
 
 def _content(cell: Any) -> Any:
@@ -102,113 +168,163 @@ def _content(cell: Any) -> Any:
         return _NOTHING
 
 
-_NOTHING = object()
+def _fact(thing: Any) -> Any:
+    """What of a thing itself can be compared, besides its parts."""
+    match thing:
+        case Tensor():
+            grad = thing.grad if thing.is_leaf and not thing.is_inference() else None
+            return (None if thing.is_inference() else thing._version, id(grad), None if grad is None else grad._version)
+        case np.ndarray():
+            return thing.flat[:: max(1, thing.size // _LONG)].copy()
+        case random.Random() | np.random.RandomState():
+            return thing.getstate() if isinstance(thing, random.Random) else str(thing.get_state())
+        case np.random.Generator():
+            return thing.bit_generator.state
+        case torch.Generator():
+            return thing.get_state()
+        case set() | frozenset() | bytearray():
+            return thing.copy() if len(thing) <= _LONG else len(thing)
+        case dict() | list() | tuple() | deque():
+            return len(thing)
+        case types.GeneratorType():
+            return None if thing.gi_frame is None else thing.gi_frame.f_lasti
+        case itertools.count() | itertools.repeat():
+            return repr(thing)
+        case ContextVar():
+            return thing.get(_NOTHING)
+        case Iterator() if type(thing).__module__ in ("builtins", "itertools"):
+            return length_hint(thing, -1)
+    return None
+
+
+def _put_back_entries(thing: Any, before: Any) -> None:
+    if not isinstance(before, int):
+        thing.clear()
+        thing.update(before) if isinstance(thing, set) else thing.extend(before)
+
+
+_PUT_BACK: dict[type, Callable[[Any, Any], object]] = {
+    random.Random: lambda thing, before: thing.setstate(before),
+    np.random.Generator: lambda thing, before: setattr(thing.bit_generator, "state", before),
+    torch.Generator: lambda thing, before: thing.set_state(before),
+    set: _put_back_entries,
+    bytearray: _put_back_entries,
+}
+
+
+def _set(thing: Any, part: str, before: Any) -> None:
+    """Bind a part to what it was, where that can be done."""
+    match thing:
+        case types.CellType():
+            if before is not _NOTHING:
+                thing.cell_contents = before
+        case dict():
+            _set_entry(thing, next((key for key in thing if str(key) == part), part), before)
+        case list() | deque():
+            if before is _NOTHING:
+                thing.pop()
+            elif int(part) < len(thing):
+                thing[int(part)] = before
+            else:
+                thing.append(before)
+        case types.FunctionType() if part in thing.__globals__:
+            _set_entry(thing.__globals__, part, before)
+        case _:
+            attributes = getattr(thing, "__dict__", None)
+            if isinstance(attributes, dict) and (part in attributes or before is not _NOTHING):
+                _set_entry(attributes, part, before)
+            elif before is not _NOTHING:
+                with suppress(AttributeError, TypeError):
+                    setattr(thing, part, before)
+
+
+def _set_entry(entries: dict[Any, Any], key: Any, before: Any) -> None:
+    if before is _NOTHING:
+        entries.pop(key, None)
+    else:
+        entries[key] = before
 
 
 def _same(one: Any, other: Any) -> bool:
-    """The same thing, an equal number or word, or a list of such."""
+    """The same thing, an equal value, or a sequence of such."""
     if one is other:
         return True
-    if isinstance(one, weakref.ref) and isinstance(other, weakref.ref):
-        return True  # carries nothing; recurrent layers make them anew when parameters are swapped
     if type(one) is not type(other):
         return False
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(_same(*pair) for pair in zip(one, other, strict=True))
-    return isinstance(one, int | float | str | bytes | complex) and bool(one == other)
-
-
-def _copied(value: Any, depth: int) -> Any:
-    """What is needed to see a change, and to undo it."""
-    match value:
+    match one:
         case Tensor():
-            return value._version, _version_of_grad(value), value.grad
-        case types.CellType():
-            content = _content(value)
-            return content, _copied(content, depth)
-        case _Globals():
-            return {name: (value.variables[name], _copied(value.variables[name], depth)) for name in value.names}
-        case dict() if depth:
-            return {key: (part, _copied(part, depth - 1)) for key, part in value.items()}
-        case list() | deque() if depth and len(value) <= _MOST:
-            return [(part, _copied(part, depth - 1)) for part in value]
-        case set() | bytearray() if len(value) <= _MOST:
-            return value.copy()
-        case np.ndarray() if value.size <= _MOST:
-            return value.copy()
-    return None
+            return False
+        case np.ndarray():
+            return bool(one.tobytes() == other.tobytes())
+        case weakref.ref():
+            return True  # holds nothing
+        case list() | tuple():
+            return len(one) == len(other) and all(map(_same, one, other))
+        case dict() | set() | frozenset() | bytearray() | int() | float() | complex() | str() | bytes():
+            return bool(one == other)
+        case types.MethodType():
+            return one.__self__ is other.__self__ and one.__func__ is other.__func__
+    return isinstance(one, _PLAIN) and bool(one == other)
 
 
-def _version_of_grad(tensor: Tensor) -> int | None:
-    return None if not tensor.is_leaf or tensor.grad is None else tensor.grad._version
+class StateGuard:
+    """Compares named things around a ``with`` block, puts them back, and refuses a change.
+
+    ``on_demand``: what was None may become something, such as a file that is opened when it is first needed.
+
+    Example:
+        >>> model = torch.nn.Linear(1, 1)
+        >>> with StateGuard(model=model):
+        ...     model.seen = 3
+        Traceback (most recent call last):
+        ...
+        tacit.errors.LossesError: model.seen changed while records were computed; ...
+    """
+
+    def __init__(self, *, on_demand: bool = False, **owners: Any) -> None:
+        self._owners, self._on_demand = owners, on_demand
+        self._before: dict[str, Memory | None] = {}
+
+    def __enter__(self) -> "StateGuard":
+        seen: dict[int, Any] = {}
+        self._before = {name: _memory(owner, seen) for name, owner in self._owners.items()}
+        self._settings = _settings()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        changed = self.put_back()
+        if changed and error is None:
+            raise LossesError(
+                f"{changed[0]} changed while records were computed; what sees private records may keep nothing, or one "
+                "of them could change the others: it was put back; fill caches beforehand, and draw chance from torch, "
+                "numpy or random, which are seeded for every record"
+            )
+
+    def put_back(self) -> list[str]:
+        """Undo what changed; its names, the shortest first."""
+        found = [
+            change
+            for name, memory in self._before.items()
+            if memory is not None
+            for change in memory.changes(name, on_demand=self._on_demand)
+        ]
+        for setting, (before, restore) in self._settings.items():
+            if _settings()[setting][0] != before:
+                restore(before)
+                found.append(setting)
+        return sorted(map(_readable, found), key=lambda name: name.count("."))
 
 
-def _restore(name: str, value: Any, before: Any) -> str | None:
-    """Put a value back to what it was; the name of the first thing that had changed."""
-    match value:
-        case Tensor():
-            version, version_of_grad, grad = before
-            if value.is_leaf and value.grad is not grad:
-                value.grad = grad
-                return f"{name}.grad"
-            return name if (value._version, _version_of_grad(value)) != (version, version_of_grad) else None
-        case types.CellType():
-            return _restore_cell(name, value, before)
-        case _Globals():
-            return _restore_parts(name, value.variables, before, only=value.names)
-        case dict() if before is not None:
-            return _restore_parts(name, value, before)
-        case list() | deque() if before is not None:
-            return _restore_list(name, value, before)
-        case set() | bytearray() if before is not None and value != before:
-            value.clear()
-            value.update(before) if isinstance(value, set) else value.extend(before)
-            return name
-        case np.ndarray() if before is not None and value.tobytes() != before.tobytes():
-            value[...] = before
-            return name
-    return None
+def _readable(name: str) -> str:
+    for hidden in ("._parameters", "._buffers", "._modules", ".value"):
+        name = name.replace(hidden, "")
+    return name
 
 
-def _restore_cell(name: str, cell: Any, before: tuple[Any, Any]) -> str | None:
-    content, inner = before
-    if not _same(_content(cell), content):
-        if content is _NOTHING:
-            del cell.cell_contents
-        else:
-            cell.cell_contents = content
-        return name
-    return _restore(name, content, inner)
-
-
-def _restore_parts(
-    name: str, holder: dict[Any, Any], before: dict[Any, tuple[Any, Any]], only: tuple[str, ...] | None = None
-) -> str | None:
-    found = None
-    for key in [key for key in holder if key not in before] if only is None else ():
-        del holder[key]
-        found = found or _join(name, key)
-    for key, (part, inner) in before.items():
-        if key not in holder or not _same(holder[key], part):
-            holder[key] = part
-            found = found or (None if key in _OF_PYTORCH else _join(name, key))
-        inside = _restore(_join(name, key), part, inner)
-        found = found or (None if key in _OF_PYTORCH else inside)
-    return found
-
-
-def _restore_list(name: str, holder: Any, before: list[tuple[Any, Any]]) -> str | None:
-    found = None
-    if len(holder) != len(before) or any(not _same(one, part) for one, (part, _) in zip(holder, before, strict=True)):
-        holder.clear()
-        holder.extend(part for part, _ in before)
-        found = name
-    for part, inner in before:
-        inside = _restore(name, part, inner)
-        found = found or inside
-    return found
-
-
-def _join(name: str, key: Any) -> str:
-    """A module keeps its tensors in dictionaries of its own, which nobody wants to read of."""
-    return name if key in ("_parameters", "_buffers", "_modules") else f"{name}.{key}"
+def _settings() -> dict[str, tuple[Any, Callable[[Any], object]]]:
+    """What of PyTorch itself losses may not leave changed."""
+    return {
+        "torch's default dtype": (torch.get_default_dtype(), torch.set_default_dtype),
+        "torch's number of threads": (torch.get_num_threads(), torch.set_num_threads),
+        "torch's gradient mode": (torch.is_grad_enabled(), torch.set_grad_enabled),
+    }

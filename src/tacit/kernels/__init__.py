@@ -14,11 +14,9 @@ from tacit.kernels.state import status
 __all__ = [
     "KernelWarning",
     "add_noise",
-    "clip_factors",
     "convolution_rows",
     "group_norm_rows",
     "library",
-    "linear_squares",
     "max_pool",
     "outer_sum",
     "row_squares",
@@ -29,10 +27,8 @@ __all__ = [
 _HOME = {
     "KernelWarning": "checks",
     "add_noise": "noise",
-    "clip_factors": "linear",
     "convolution_rows": "convolution",
     "group_norm_rows": "group_norm",
-    "linear_squares": "linear",
     "max_pool": "pooling",
     "outer_sum": "products",
     "row_squares": "rows",
@@ -43,7 +39,6 @@ if TYPE_CHECKING:  # the same names for type checkers
     from tacit.kernels.checks import KernelWarning
     from tacit.kernels.convolution import convolution_rows
     from tacit.kernels.group_norm import group_norm_rows
-    from tacit.kernels.linear import clip_factors, linear_squares
     from tacit.kernels.noise import add_noise
     from tacit.kernels.pooling import max_pool
     from tacit.kernels.products import outer_sum

@@ -5,7 +5,7 @@ pad, scale or mix it by what the other records are. What a row gives must follow
 
 - enforced: one record at a time, chance of torch, numpy and random seeded for each record from the run's secret key;
 - checked at every step: nothing that can be reached from the data set or the collate_fn changes
-  (:mod:`tacit.training.item_state`), and one record of the sample, chosen at random, is the same when it is asked for
+  (:mod:`tacit.gradients.state_guard`), and one record of the sample, chosen at random, is the same when it is asked for
   again, last;
 - checked before the run: three rows are the same in both orders, each time from a fresh start;
 - assumed: no state elsewhere (module globals, files that change) lets one row change another.
@@ -22,13 +22,14 @@ from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from tacit.errors import InputError
 from tacit.gradients.batches import RecordGroup, count_records, join, map_tensors, signature, take_records, tensors_of
+from tacit.gradients.state_guard import StateGuard
 from tacit.losses import Batch
 from tacit.randomness import global_chance, seed_everything
 from tacit.sampling.units import Indices
-from tacit.training.item_state import LOADED, State, refuse_changes, unchanged
 
 Collate = Callable[[list[Any]], Batch]
 Asked = list[tuple[int, int]]  # (row, seed)
+_MANY = 8  # records that all fail: then it is the program's error
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +66,36 @@ class Items:
         last = len(self.rows) - 1
         asked = [(row, row + 1) for row in sorted({0, last // 2, last})]
         with global_chance():
-            fresh = State(**self._owners)
-            once = [self._one(row, seed) for row, seed in asked]
-            refuse_changes(fresh, lazy=LOADED)  # loaded from a first row it would differ in the other order
-            fresh.put_back()
-            again = [self._one(row, seed) for row, seed in reversed(asked)][::-1]
+            with StateGuard(on_demand=True, **self._owners):  # loaded from a first row it would differ in another order
+                once = [self._one_or_none(row, seed) for row, seed in asked]
+            again = [self._one_or_none(row, seed) for row, seed in reversed(asked)][::-1]
         for one, other in zip(once, again, strict=True):
-            self._check_same(one, other)
+            if not isinstance(one, Exception):
+                self._check_same(one, other)
 
     def _fetch(self, asked: Asked) -> list[RecordGroup]:
         if not asked:
             return []
-        with unchanged(**self._owners):
-            found = [self._one(row, seed) for row, seed in asked]
+        with StateGuard(on_demand=True, **self._owners):
+            found = [self._one_or_none(row, seed) for row, seed in asked]
             chosen = asked[0][1] % len(asked)
-            again = self._one(*asked[chosen])
-        self._check_same(found[chosen], again)
+            again = self._one_or_none(*asked[chosen])
+        errors = [one for one in found if isinstance(one, Exception)]
+        if len(errors) == len(asked) >= _MANY:
+            said = (str(errors[0]).splitlines() or [""])[0]
+            raise InputError(f"no record could be made: {type(errors[0]).__name__}: {said}") from errors[0]
+        if not isinstance(found[chosen], Exception):
+            self._check_same(found[chosen], again)
         return grouped(found)
+
+    def _one_or_none(self, row: int, seed: int) -> Batch | Exception:
+        """A record, or why it could not be made: then it contributes nothing, and the others count (F5)."""
+        try:
+            return self._one(row, seed)
+        except InputError:
+            raise
+        except Exception as error:
+            return error
 
     def _one(self, row: int, seed: int) -> Batch:
         seed_everything(seed)
@@ -111,10 +125,12 @@ class Items:
         return {type(self.rows).__name__: self.rows, "collate_fn": self.collate}
 
 
-def grouped(records: Sequence[Batch]) -> list[RecordGroup]:
+def grouped(records: Sequence[Batch | Exception]) -> list[RecordGroup]:
     """Batches of one as groups that agree in tree, types and shapes; a group comes where its first record does."""
     places: dict[object, list[int]] = {}
     for place, record in enumerate(records):
+        if isinstance(record, Exception):
+            continue
         places.setdefault(signature(record), []).append(place)
     return [RecordGroup(join([records[i] for i in some]), np.array(some)) for some in places.values()]
 

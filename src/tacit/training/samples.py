@@ -13,15 +13,16 @@ from torch.utils.data import IterableDataset, TensorDataset
 from tacit.errors import InputError, check_count
 from tacit.gradients import RecordGroup, count_records, map_records, take_records
 from tacit.gradients.batches import map_tensors, signature, stack_views
+from tacit.gradients.state_guard import StateGuard
 from tacit.losses import Batch
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Microbatches, UnitOfPrivacy
 from tacit.sampling.units import DrawnRows, Indices
-from tacit.training.item_state import unchanged
 from tacit.training.items import Collate, Items, take_places
 
 Augment = Callable[[Batch], Batch]
+_TRIED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +173,14 @@ class DataSource:
 
     def schema(self) -> Batch:
         """A batch of one record whose shapes and dtypes are public; its values are not to be used."""
-        with_chance = self.chance(Randomness(), np.zeros(1, np.int64))
-        (group,) = self._prepared(self._fetch(np.zeros(1, np.int64), with_chance), with_chance)
-        return group.batch if self.views is None else map_tensors(lambda tensor: tensor[:, 0], group.batch)
+        for row in range(min(len(self), _TRIED)):  # a first record that cannot be made must not stop the run
+            rows = np.array([row])
+            chance = self.chance(Randomness(), rows)
+            groups = self._prepared(self._fetch(rows, chance), chance)
+            if groups:
+                batch = groups[0].batch
+                return batch if self.views is None else map_tensors(lambda tensor: tensor[:, 0], batch)
+        raise InputError(f"none of the first {_TRIED} records could be made")
 
     def all(self, randomness: Randomness) -> list[RecordGroup]:
         """Every row, for data that is small enough to be held at once."""
@@ -216,7 +222,7 @@ class DataSource:
             batch = map_tensors(lambda tensor: tensor.to(self.device), batch)
         if self.augment is None:
             return batch
-        with unchanged(augment=self.augment):
+        with StateGuard(on_demand=True, augment=self.augment):
             views = [map_records(self.augment, batch, one.take(group.places)) for one in chance.views]
         if len({signature(view) for view in views}) > 1:
             raise InputError("augment must give a record's views one shape and type, found several")

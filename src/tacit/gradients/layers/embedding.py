@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.errors import InputError
+from tacit.errors import LossesError
 from tacit.gradients.layers.linear import full
 from tacit.gradients.record_gradients import RecordGradients, row_squares, with_a_share
 
@@ -58,7 +58,7 @@ def _form(
 
 def _check(max_norm: float | None) -> None:
     if max_norm is not None:
-        raise InputError(
+        raise LossesError(
             "an embedding with max_norm rewrites its rows for the tokens that it meets, which lets them out without "
             "noise; leave max_norm out"
         )
