@@ -2,8 +2,8 @@
 
     python benchmarks/step.py --threads 2 --rounds 15 --write docs/benchmarks.md
 
-A step is: clipped sum, noise, gradients set, torch.optim.SGD. Every round times each contender once, and a ratio is
-formed within a round, so that what slows the machine slows both sides.
+Tacit's step is the public loop: draw, gather, ledger on disk, backward, torch.optim.SGD. Every round times each
+contender once, and a ratio is formed within a round, so that what slows the machine slows both sides.
 """
 
 import argparse
