@@ -54,7 +54,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One way to break the promise. ``finding`` is where it was first seen: A1 to B2, or "own"."""
+    """One way to break the promise. ``finding`` is where it was first seen: A1 to B2, or "own".
+
+    ``limit`` says why nothing from inside the process can stand against it; docs/pitfalls.md says so to users.
+    """
 
     name: str
     finding: str
@@ -62,6 +65,7 @@ class Attack:
     row: str
     slow: bool
     apart: bool
+    limit: str = ""
 
     def run(self) -> Outcome:
         return in_own_process(self.name) if self.apart else self.run_here()
@@ -103,14 +107,14 @@ class Attack:
 
 
 def attack(
-    finding: str = "own", *, row: str = "F4", slow: bool = False, apart: bool = False
+    finding: str = "own", *, row: str = "F4", slow: bool = False, apart: bool = False, limit: str = ""
 ) -> Callable[[Callable[[], "Loop | Outcome"]], Callable[[], "Loop | Outcome"]]:
     """Enter a function among the attacks, under its own name; ``apart`` runs it in a process of its own."""
 
     def enter(build: Callable[[], Loop | Outcome]) -> Callable[[], Loop | Outcome]:
         name = build.__name__.replace("_", " ")
         assert name not in ATTACKS, name
-        ATTACKS[name] = Attack(name, finding, build, row, slow, apart)
+        ATTACKS[name] = Attack(name, finding, build, row, slow, apart, limit)
         return build
 
     return enter

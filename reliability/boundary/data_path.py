@@ -226,7 +226,7 @@ def data_set_that_counts_its_calls():
     return Loop(dataset=Curriculum, steps=2, first=True)
 
 
-@attack()
+@attack(limit="what a data set makes of all its rows beforehand is the user's to account for")
 def data_set_that_knows_its_length():
     """The last ten rows are held out by position: index >= len(self) - 10."""
 
