@@ -83,7 +83,7 @@ def test_faulty_records_add_nothing_and_others_stay(model, data):
 
 
 def test_a_fault_of_every_one_of_many_records_is_an_error(model, data):
-    with pytest.raises(IndexError):
+    with pytest.raises(InputError, match="on every record: IndexError"):
         summed(ModelLosses(model, lambda model, batch: batch[0][:, 77]), data)
 
 

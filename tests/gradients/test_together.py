@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
+from tacit.errors import LossesError
 from tacit.gradients import clipped_sum
 from tacit.gradients.isolation import Isolated, UncoveredError
 from tacit.losses import ModelLosses
@@ -278,7 +279,7 @@ def test_bfloat16_autocast_has_norms_in_high_precision(data):
 def test_nothing_is_left_behind(model, data):
     before = {name: dict(vars(module)) for name, module in model.named_modules()}
     summed(ModelLosses(model, classify), data)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(LossesError, match="on every record"):
         summed(ModelLosses(model, lambda model, batch: model(batch[0] @ torch.ones(2, 2))), data)
     for name, module in model.named_modules():
         assert vars(module).keys() == before[name].keys()

@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit import kernels
-from tacit.kernels import checks, convolution, group_norm, noise, pooling, products, rows
+from tacit.kernels import checks, convolution, gram, group_norm, noise, pooling, products, rows
 from tacit.kernels.library import _FLAGS, _SOURCES, _THREADS
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no compiler")
@@ -37,6 +37,9 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
     "the last draws of a block have no tail": (
         noise.KERNEL, "noise.c", "return tail_words_from(words, count / LANES * LANES, count, outer, place, found);",
         "return found;"),
+    "products of positions without a tail": (
+        gram.KERNEL, "gram.c", "rest < last; rest++", "rest < last - 1; rest++"),
+    "the last pair of positions is left out": (gram.KERNEL, "gram.c", "s + j < positions; j++)", "s + j < t; j++)"),
     "group norm's scale 1e-3 off": (
         group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
     "max pooling ignores NaN": (pooling.KERNEL, "max_pool.c", "(x > most) | (x != x)", "(x > most)"),

@@ -15,6 +15,7 @@ __all__ = [
     "KernelWarning",
     "add_noise",
     "convolution_rows",
+    "gram_squares",
     "group_norm_rows",
     "library",
     "max_pool",
@@ -28,6 +29,7 @@ _HOME = {
     "KernelWarning": "checks",
     "add_noise": "noise",
     "convolution_rows": "convolution",
+    "gram_squares": "gram",
     "group_norm_rows": "group_norm",
     "max_pool": "pooling",
     "outer_sum": "products",
@@ -38,6 +40,7 @@ _HOME = {
 if TYPE_CHECKING:  # the same names for type checkers
     from tacit.kernels.checks import KernelWarning
     from tacit.kernels.convolution import convolution_rows
+    from tacit.kernels.gram import gram_squares
     from tacit.kernels.group_norm import group_norm_rows
     from tacit.kernels.noise import add_noise
     from tacit.kernels.pooling import max_pool

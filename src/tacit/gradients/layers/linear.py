@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tacit.gradients.record_gradients import (
+    GRAM,
     Dense,
     RecordGradients,
     blocks_of,
@@ -20,7 +21,7 @@ from tacit.gradients.record_gradients import (
     weighted_rows,
     with_a_share,
 )
-from tacit.kernels import outer_sum
+from tacit.kernels import gram_squares, outer_sum
 
 if TYPE_CHECKING:
     from tacit.gradients.isolation import Isolated
@@ -50,7 +51,7 @@ class OuterProducts:
         by_gram = positions * (width + self.g.shape[2]) < self._size
         squares = self._by_gram() if by_gram else squares_by_block(self, records, self._size)
         squares = squares.masked_fill_(bound > torch.finfo(self.x.dtype).max, math.inf)  # products that may overflow
-        return raised(squares, bound, positions, self.x.dtype)
+        return raised(squares, bound, positions, self.x.dtype, gram=by_gram)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         total = outer_sum(self.x, self.g, factors)
@@ -63,9 +64,9 @@ class OuterProducts:
         return x.mT @ g if self.transposed else g.mT @ x
 
     def _by_gram(self) -> Tensor:
-        """|G^T X|^2 = <X X^T, G G^T>, in float64: in float32 a sum that cancels would be anything."""
-        x, g = self.x.double(), self.g.double()
-        return (x @ x.mT).mul_(g @ g.mT).flatten(1).sum(1)
+        """|G^T X|^2 = <X X^T, G G^T>, from products of at most 64 features in their own precision, added in float64."""
+        squares = gram_squares(self.x, self.g)
+        return squares if squares is not None else _gram(self.x).mul_(_gram(self.g)).flatten(1).sum(1)
 
     def _sum(self, factors: Tensor, x: Tensor, g: Tensor) -> Tensor:
         """[out, in]: within a record in its own precision, over records in float64."""
@@ -75,6 +76,14 @@ class OuterProducts:
         for start, stop in blocks_of(len(x), 8 * self._size):
             total += weighted_rows(g[start:stop].mT @ x[start:stop], factors[start:stop])
         return total
+
+
+def _gram(rows: Tensor) -> Tensor:
+    """The products of all pairs of positions, [records, positions, positions] in float64."""
+    total = torch.zeros(*rows.shape[:2], rows.shape[1], dtype=torch.float64, device=rows.device)
+    for some in torch.split(rows, GRAM, dim=2):
+        total += some @ some.mT
+    return total
 
 
 def merge(parts: Sequence[OuterProducts]) -> OuterProducts:
