@@ -6,6 +6,7 @@ the end, and what it draws away shows at the second step. Where the user's own g
 
 import random
 import threading
+from functools import partial
 
 import numpy as np
 import torch
@@ -221,11 +222,11 @@ def stochastic_depth_for_the_batch():
 @attack("A5")
 def two_threads_with_dropout():
     """Two private loops in two threads: the global generator must be as before, and nobody falsely refused."""
+    make = partial(seeded, lambda: nn.Sequential(nn.Linear(4, 64), nn.Dropout(0.5), nn.Linear(64, 1)))
     before = torch.get_rng_state()
     wrong: list[str] = []
-    threads = [threading.Thread(target=_in_a_thread, args=(wrong,)) for _ in range(2)]
     for _ in range(3):
-        threads = [threading.Thread(target=_in_a_thread, args=(wrong,)) for _ in range(2)]
+        threads = [threading.Thread(target=_in_a_thread, args=(make(), wrong)) for _ in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -237,8 +238,7 @@ def two_threads_with_dropout():
     return Outcome("moves", moved=1.0)
 
 
-def _in_a_thread(wrong: list[str]) -> None:
-    model = seeded(lambda: nn.Sequential(nn.Linear(4, 64), nn.Dropout(0.5), nn.Linear(64, 1)))
+def _in_a_thread(model: nn.Module, wrong: list[str]) -> None:
     try:
         with ledger_path() as path:
             private = tacit.PrivateGradient(

@@ -237,7 +237,7 @@ SEEN = []
 
 
 class Hidden(Rows):
-    """State that cannot be reached from the data set."""
+    """State that the data set reaches by the name of a global."""
 
     def __getitem__(self, row):
         SEEN.append(row)
@@ -254,7 +254,7 @@ class Hidden(Rows):
         (Caching, "cache"),
         (FirstSeen, "another record"),
         (FirstTensor, "another record"),
-        (Hidden, "another record"),
+        (Hidden, "SEEN changed"),
     ],
 )
 def test_a_data_set_that_remembers_is_refused_before_a_charge(tmp_path, data, kind, name, wrap):
@@ -280,7 +280,7 @@ class Later(Rows):
 
 
 class HiddenLater(Rows):
-    """The same where nobody can look."""
+    """The same in a global."""
 
     def __getitem__(self, row):
         if row in (0, 19, 39):
@@ -290,7 +290,7 @@ class HiddenLater(Rows):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize(("kind", "said"), [(Later, "asked changed"), (HiddenLater, "another record")])
+@pytest.mark.parametrize(("kind", "said"), [(Later, "asked changed"), (HiddenLater, "SEEN changed")])
 def test_what_begins_to_remember_later_is_refused_before_its_release(tmp_path, data, kind, said, workers):
     with pytest.raises(InputError, match=said):
         one_step(tmp_path, kind(data), workers=workers, seed=2)
@@ -359,7 +359,7 @@ def test_a_collate_that_does_not_make_one_row_of_one_item_is_refused(tmp_path, d
 
 
 def test_an_augment_that_changes_the_number_of_records_is_refused(tmp_path, data):
-    with pytest.raises(InputError, match="one record"):
+    with pytest.raises(InputError, match="batch of one"):
         one_step(tmp_path, data, augment=lambda b: (torch.cat([b[0], b[0]]), torch.cat([b[1], b[1]])), views=1)
 
 

@@ -40,7 +40,7 @@ def map_records(function: Callable[[Batch], Batch], batch: Batch, chance: Record
             seed_everything(int(chance.seeds[place]))
             found[place] = function(copy_records(batch, slice(place, place + 1)))
 
-    with torch.no_grad(), StateGuard(on_demand=True, function=function), global_chance():
+    with torch.no_grad(), StateGuard(on_demand="handles", augment=function), global_chance():
         run_apart(np.arange(len(found)), together, alone)
     return _joined(found)
 

@@ -17,8 +17,7 @@ from torch import Tensor
 from tacit.kernels import row_squares as row_squares_by_kernel
 from tacit.kernels import weighted_rows as weighted_rows_by_kernel
 
-ROUNDING = 8e-4  # of its norm: what rounding may add to a record; part of the slack that is charged
-GRAM = 64  # features whose products are added in float32
+ROUNDING = 4e-4  # of its norm: what rounding may add to a record; part of the slack that is charged
 _RUN = 1024
 _BLOCK = 1 << 22  # entries of per-record gradients that are held at once where they need not be kept
 
@@ -61,13 +60,13 @@ def _norms(values: Tensor, dim: int) -> Tensor:
     return norms
 
 
-def raised(squares: Tensor, bound: Tensor, terms: int, dtype: torch.dtype, *, gram: bool = False) -> Tensor:
+def raised(squares: Tensor, bound: Tensor, terms: int, dtype: torch.dtype, *, of_products: int = 0) -> Tensor:
     """Squared norms of records whose share of the sum is formed by other products than the norm.
 
     Args:
         bound: the norm that the gradient would have if nothing in it cancelled.
         terms: how many products are added up, one after the other, in an entry.
-        gram: the squares are sums of products of sums of GRAM products, which err by so much of the bound's square.
+        of_products: roundings in the sums of products that the squares are made of, two of which are multiplied.
 
     The two differ by at most ``terms`` roundings of ``bound``. While that is below ROUNDING of the norm the slack
     covers it; a gradient that cancels further is taken to be so much longer. 1e-6 is for the square root of a float64
@@ -75,7 +74,7 @@ def raised(squares: Tensor, bound: Tensor, terms: int, dtype: torch.dtype, *, gr
     """
     eps = torch.finfo(dtype).eps
     norms = squares.clamp(min=0.0).sqrt_()
-    above = norms if not gram else (squares + bound.square() * (GRAM + 1) * eps).clamp_(min=0.0).sqrt_()
+    above = (squares + bound.square() * (of_products * eps)).clamp_(min=0.0).sqrt_() if of_products else norms
     longer = (above + bound * (terms * eps + 1e-6)).div_(1 + ROUNDING)
     return torch.maximum(norms, longer).square_()
 

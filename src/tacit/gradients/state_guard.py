@@ -14,6 +14,8 @@ within a step, ``clipped_sum`` sees it by computing some of them again; beyond t
 import functools
 import itertools
 import random
+import sys
+import sysconfig
 import threading
 import types
 import weakref
@@ -22,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from operator import length_hint
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -30,6 +32,7 @@ from torch import Tensor
 
 from tacit.errors import LossesError
 
+OnDemand = Literal["handles", "data"] | None
 _LONG = 4096  # of a longer container only the length is compared, of a longer array some entries
 _NOTHING = object()
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, np.generic)
@@ -37,30 +40,12 @@ _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, types.CodeType, weakref
 _OF_CLASSES = (*_SKIPPED, classmethod, types.MemberDescriptorType, types.GetSetDescriptorType, str, type(None))
 _OF_PYTORCH = {"_flat_weights", "_flat_weight_refs"}  # recurrent layers keep them in step with swapped parameters
 # Their objects keep caches of their own in attributes, which change without any effect on what they answer.
-_OPAQUE = frozenset(
-    [
-        "builtins",
-        "torch",
-        "numpy",
-        "threading",
-        "logging",
-        "multiprocessing",
-        "functools",
-        "typing",
-        "collections",
-        "abc",
-        "enum",
-        "re",
-        "pathlib",
-        "pandas",
-        "polars",
-        "pyarrow",
-        "datasets",
-        "h5py",
-        "zarr",
-        "PIL",
-    ]
-)
+_OPAQUE = frozenset({
+    "builtins", "torch", "numpy", "threading", "logging", "multiprocessing", "functools", "typing", "collections",
+    "abc", "enum", "re", "pathlib", "io", "_io", "gzip", "zipfile", "tarfile", "sqlite3", "lmdb", "pandas", "polars",
+    "pyarrow", "datasets", "h5py", "zarr", "PIL",
+})  # fmt: skip
+_HOLDERS = ("torch.nn", "torch.utils.data")  # whose objects hold a user's
 
 
 class Memory:
@@ -75,8 +60,8 @@ class Memory:
         if look is not None:
             self.parts = {name: (part, _memory(part, seen)) for name, part in look(thing).items()}
 
-    def changes(self, name: str, *, on_demand: bool) -> Iterator[str]:
-        """The names of what is not as it was, which is put back on the way."""
+    def changes(self, name: str, on_demand: "OnDemand") -> Iterator[str]:
+        """The names of what is not as it was, which is put back on the way, but for handles that were opened."""
         if not _same(self.fact, _fact(self.thing)):
             if self.put_back is not None:
                 self.put_back(self.thing, self.fact)
@@ -87,12 +72,13 @@ class Memory:
         for part in [*self.parts, *(part for part in now if part not in self.parts)]:
             before, memory = self.parts.get(part, (_NOTHING, None))
             after = now.get(part, _NOTHING)
-            if not _same(before, after):
+            if not _same(before, after) and not (on_demand and before in (None, _NOTHING) and _is_handle(after)):
                 _set(self.thing, part, before)
-                if part not in _OF_PYTORCH and not (on_demand and before is None and not isinstance(after, _PLAIN)):
+                loaded = on_demand == "data" and before in (None, _NOTHING) and not isinstance(after, _PLAIN)
+                if part not in _OF_PYTORCH and not loaded:
                     yield f"{name}.{part}"
             if memory is not None:
-                inside = list(memory.changes(f"{name}.{part}", on_demand=on_demand))
+                inside = list(memory.changes(f"{name}.{part}", on_demand))
                 yield from inside if part not in _OF_PYTORCH else ()
 
 
@@ -125,8 +111,8 @@ def _looker(thing: Any) -> Callable[[Any], dict[str, Any]] | None:
         case threading.local():
             return lambda local: dict(vars(local))
         case type():
-            return None if _is_opaque(thing) else _of_class
-        case _ if _is_opaque(type(thing)) and not isinstance(thing, torch.nn.Module):
+            return None if _is_library(thing) else _of_class
+        case _ if _is_opaque(type(thing)):
             return None
     return _of_object
 
@@ -148,7 +134,7 @@ def _of_class(kind: type) -> dict[str, Any]:
 
 
 def _of_function(function: types.FunctionType) -> dict[str, Any]:
-    if _is_opaque(function):
+    if _is_library(function):
         return {}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     names = set(function.__code__.co_names)
@@ -157,8 +143,28 @@ def _of_function(function: types.FunctionType) -> dict[str, Any]:
             "keyword defaults": function.__kwdefaults__}  # fmt: skip
 
 
-def _is_opaque(thing: Any) -> bool:
-    return str(getattr(thing, "__module__", "builtins")).partition(".")[0] in _OPAQUE
+def _is_opaque(kind: type) -> bool:
+    """Whether the objects of a class are not looked into."""
+    module = str(getattr(kind, "__module__", "builtins"))
+    return module.partition(".")[0] in _OPAQUE and not module.startswith(_HOLDERS)
+
+
+def _is_library(thing: Any) -> bool:
+    """Whether a function or a class is installed: what it holds for all its users is no affair of this one."""
+    return _is_installed(str(getattr(thing, "__module__", "builtins")).partition(".")[0])
+
+
+@functools.cache
+def _is_installed(package: str) -> bool:
+    if package in sys.stdlib_module_names:
+        return True
+    homes = [sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")]
+    return str(getattr(sys.modules.get(package), "__file__", None) or "").startswith(tuple(homes))
+
+
+def _is_handle(thing: Any) -> bool:
+    """An open file, an archive, a connection: it answers from somewhere else, and holds no records itself."""
+    return hasattr(thing, "close") and not isinstance(thing, Tensor | np.ndarray | type | types.GeneratorType)
 
 
 def _content(cell: Any) -> Any:
@@ -270,18 +276,20 @@ def _same(one: Any, other: Any) -> bool:
 class StateGuard:
     """Compares named things around a ``with`` block, puts them back, and refuses a change.
 
-    ``on_demand``: what was None may become something, such as a file that is opened when it is first needed.
+    ``on_demand``: what was None, or not there, may become a handle (an open file), which stays; with "data" it may
+    become anything, which is put back.
 
     Example:
         >>> model = torch.nn.Linear(1, 1)
-        >>> with StateGuard(model=model):
-        ...     model.seen = 3
-        Traceback (most recent call last):
-        ...
-        tacit.errors.LossesError: model.seen changed while records were computed; ...
+        >>> try:
+        ...     with StateGuard(model=model):
+        ...         model.seen = 3
+        ... except LossesError as error:
+        ...     print(str(error)[:47], hasattr(model, "seen"))
+        model.seen changed while records were computed; False
     """
 
-    def __init__(self, *, on_demand: bool = False, **owners: Any) -> None:
+    def __init__(self, *, on_demand: OnDemand = None, **owners: Any) -> None:
         self._owners, self._on_demand = owners, on_demand
         self._before: dict[str, Memory | None] = {}
 
@@ -306,7 +314,7 @@ class StateGuard:
             change
             for name, memory in self._before.items()
             if memory is not None
-            for change in memory.changes(name, on_demand=self._on_demand)
+            for change in memory.changes(name, self._on_demand)
         ]
         for setting, (before, restore) in self._settings.items():
             if _settings()[setting][0] != before:

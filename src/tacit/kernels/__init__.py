@@ -12,6 +12,7 @@ from tacit.kernels.library import library
 from tacit.kernels.state import status
 
 __all__ = [
+    "GRAM_ROUNDINGS",
     "KernelWarning",
     "add_noise",
     "convolution_rows",
@@ -29,6 +30,7 @@ _HOME = {
     "KernelWarning": "checks",
     "add_noise": "noise",
     "convolution_rows": "convolution",
+    "GRAM_ROUNDINGS": "gram",
     "gram_squares": "gram",
     "group_norm_rows": "group_norm",
     "max_pool": "pooling",
@@ -40,7 +42,7 @@ _HOME = {
 if TYPE_CHECKING:  # the same names for type checkers
     from tacit.kernels.checks import KernelWarning
     from tacit.kernels.convolution import convolution_rows
-    from tacit.kernels.gram import gram_squares
+    from tacit.kernels.gram import GRAM_ROUNDINGS, gram_squares
     from tacit.kernels.group_norm import group_norm_rows
     from tacit.kernels.noise import add_noise
     from tacit.kernels.pooling import max_pool

@@ -2,36 +2,30 @@
    (x_t . x_s) (g_t . g_s). The products of all pairs are symmetric, so each pair is formed once.
 
    A product adds LANES lanes in single precision, each over every LANES-th feature of a run of at most RUN features,
-   and lanes and runs in double: it errs by at most RUN / LANES + 1 roundings of |x_t| |x_s|. */
-
-#include <stdlib.h>
+   and runs and lanes in double: it errs by at most RUN / LANES + 1 roundings of |x_t| |x_s|, 33 with 8 lanes. */
 
 #ifdef __AVX512F__
 #define LANES 16
 #else
 #define LANES 8
 #endif
-#define RUN 512
+#define RUN 256
 #define SIDE 4 /* positions in a tile: 4 x 2 products at a time stay in registers */
-#define INLINE static inline __attribute__((always_inline))
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
-
-INLINE double lanes_of(Vector part) {
-    double total = 0.0;
-    for (int lane = 0; lane < LANES; lane++) total += (double)part[lane];
-    return total;
-}
+typedef double Wide __attribute__((vector_size(8 * LANES)));
 
 /* products[i][j] += rows[t + i] . rows[s + j]; positions beyond the last are the last once more */
 static void tile(const float *rows, long positions, long width, long t, long s, double products[SIDE][2]) {
     const float *a[SIDE], *b[2];
     for (int i = 0; i < SIDE; i++) a[i] = rows + (t + i < positions ? t + i : positions - 1) * width;
     for (int j = 0; j < 2; j++) b[j] = rows + (s + j < positions ? s + j : positions - 1) * width;
-    for (long first = 0; first < width; first += RUN) {
-        long last = first + RUN < width ? first + RUN : width, k = first;
+    Wide lanes[SIDE][2] = {{{0}}};
+    long whole = width / LANES * LANES;
+    for (long first = 0; first < whole; first += RUN) {
+        long last = first + RUN < whole ? first + RUN : whole;
         Vector sum[SIDE][2] = {{{0}}};
-        for (; k + LANES <= last; k += LANES) {
+        for (long k = first; k < last; k += LANES) {
             Vector right[2] = {*(const Vector *)(b[0] + k), *(const Vector *)(b[1] + k)};
             for (int i = 0; i < SIDE; i++) {
                 Vector left = *(const Vector *)(a[i] + k);
@@ -39,11 +33,13 @@ static void tile(const float *rows, long positions, long width, long t, long s, 
             }
         }
         for (int i = 0; i < SIDE; i++)
-            for (int j = 0; j < 2; j++) {
-                products[i][j] += lanes_of(sum[i][j]);
-                for (long rest = k; rest < last; rest++) products[i][j] += (double)a[i][rest] * (double)b[j][rest];
-            }
+            for (int j = 0; j < 2; j++) lanes[i][j] += __builtin_convertvector(sum[i][j], Wide);
     }
+    for (int i = 0; i < SIDE; i++)
+        for (int j = 0; j < 2; j++) {
+            for (int lane = 0; lane < LANES; lane++) products[i][j] += lanes[i][j][lane];
+            for (long rest = whole; rest < width; rest++) products[i][j] += (double)a[i][rest] * (double)b[j][rest];
+        }
 }
 
 static double square_of_one(const float *x, const float *g, long positions, long in, long out) {

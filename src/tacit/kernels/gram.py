@@ -5,6 +5,7 @@ from torch import Tensor
 
 from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, close, function, is_plain, numbers, threads_for
 
+GRAM_ROUNDINGS = 33  # in a product of two positions, at most
 _ENOUGH = 1 << 16  # multiplications for which a second thread pays
 
 
@@ -12,7 +13,7 @@ def gram_squares(x: Tensor, g: Tensor) -> Tensor | None:
     """|sum_t g_t x_t^T|^2 of each record in float64; None if the kernel cannot.
 
     x is [records, positions, in] and g [records, positions, out] in float32. A product of two positions errs by at most
-    65 roundings of the product of their lengths.
+    GRAM_ROUNDINGS roundings of the product of their lengths.
     """
     call = KERNEL.calls()
     if call is None or not (x.dim() == g.dim() == 3 and x.shape[:2] == g.shape[:2] and is_plain(x, g) and len(x)):

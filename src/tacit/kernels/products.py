@@ -62,6 +62,7 @@ _SHAPES = [  # records, positions, in, out, threads: both ways of adding, tails 
     (1, 9, 3, 40, 1),
     (3, 1, 260, 38, 2),
     (1, 9, 520, 6, 2),
+    (3, 40, 150, 3, 1),
 ]
 
 

@@ -25,9 +25,9 @@ Vectors = dict[str, Tensor]
 _NOTHING = torch.zeros((), dtype=torch.float64)
 UNCLIPPED = "#unclipped"  # no parameter can have this name
 # What floating point may add to a record's share of the sum, relative to its clip norm (failure-modes F6, docs/maths.md
-# section 11): 8e-4 where its share is formed by other products than its norm, 3.1e-5 in the norm itself, and the rest
+# section 11): 4e-4 where its share is formed by other products than its norm, 3.1e-5 in the norm itself, and the rest
 # for clip factors and for sums over records, which are formed in float64. It is charged: noise is relative to it.
-SLACK = 1e-3
+SLACK = 5e-4
 _LOST = 1e-14  # and in absolute terms, where squares of entries below 1e-19 leave float32, for up to 1e9 of them
 _COUNT_BOUND = 0.5  # each record adds +1/2 (not clipped) or -1/2 (clipped): half the sensitivity of a plain count
 

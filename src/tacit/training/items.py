@@ -66,7 +66,9 @@ class Items:
         last = len(self.rows) - 1
         asked = [(row, row + 1) for row in sorted({0, last // 2, last})]
         with global_chance():
-            with StateGuard(on_demand=True, **self._owners):  # loaded from a first row it would differ in another order
+            with StateGuard(
+                on_demand="data", **self._owners
+            ):  # loaded from a first row it would differ in another order
                 once = [self._one_or_none(row, seed) for row, seed in asked]
             again = [self._one_or_none(row, seed) for row, seed in reversed(asked)][::-1]
         for one, other in zip(once, again, strict=True):
@@ -76,7 +78,7 @@ class Items:
     def _fetch(self, asked: Asked) -> list[RecordGroup]:
         if not asked:
             return []
-        with StateGuard(on_demand=True, **self._owners):
+        with StateGuard(on_demand="handles", **self._owners):
             found = [self._one_or_none(row, seed) for row, seed in asked]
             chosen = asked[0][1] % len(asked)
             again = self._one_or_none(*asked[chosen])

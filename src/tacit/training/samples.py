@@ -13,7 +13,6 @@ from torch.utils.data import IterableDataset, TensorDataset
 from tacit.errors import InputError, check_count
 from tacit.gradients import RecordGroup, count_records, map_records, take_records
 from tacit.gradients.batches import map_tensors, signature, stack_views
-from tacit.gradients.state_guard import StateGuard
 from tacit.losses import Batch
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance
@@ -222,8 +221,7 @@ class DataSource:
             batch = map_tensors(lambda tensor: tensor.to(self.device), batch)
         if self.augment is None:
             return batch
-        with StateGuard(on_demand=True, augment=self.augment):
-            views = [map_records(self.augment, batch, one.take(group.places)) for one in chance.views]
+        views = [map_records(self.augment, batch, one.take(group.places)) for one in chance.views]
         if len({signature(view) for view in views}) > 1:
             raise InputError("augment must give a record's views one shape and type, found several")
         return stack_views(views)

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from tacit.gradients.record_gradients import (
-    GRAM,
     Dense,
     RecordGradients,
     blocks_of,
@@ -21,10 +20,12 @@ from tacit.gradients.record_gradients import (
     weighted_rows,
     with_a_share,
 )
-from tacit.kernels import gram_squares, outer_sum
+from tacit.kernels import GRAM_ROUNDINGS, gram_squares, outer_sum
 
 if TYPE_CHECKING:
     from tacit.gradients.isolation import Isolated
+
+_FEATURES = 64  # whose products are added in float32 where there is no kernel
 
 
 @dataclass(slots=True)
@@ -49,9 +50,9 @@ class OuterProducts:
             return squares_x.mul_(squares_g)
         bound = squares_x.mul_(squares_g).sqrt_()
         by_gram = positions * (width + self.g.shape[2]) < self._size
-        squares = self._by_gram() if by_gram else squares_by_block(self, records, self._size)
+        squares, roundings = self._by_gram() if by_gram else (squares_by_block(self, records, self._size), 0)
         squares = squares.masked_fill_(bound > torch.finfo(self.x.dtype).max, math.inf)  # products that may overflow
-        return raised(squares, bound, positions, self.x.dtype, gram=by_gram)
+        return raised(squares, bound, positions, self.x.dtype, of_products=roundings)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         total = outer_sum(self.x, self.g, factors)
@@ -63,10 +64,12 @@ class OuterProducts:
         x, g = self.x[start:stop], self.g[start:stop]
         return x.mT @ g if self.transposed else g.mT @ x
 
-    def _by_gram(self) -> Tensor:
-        """|G^T X|^2 = <X X^T, G G^T>, from products of at most 64 features in their own precision, added in float64."""
+    def _by_gram(self) -> tuple[Tensor, int]:
+        """|G^T X|^2 = <X X^T, G G^T>, and how many roundings are in a product of two positions."""
         squares = gram_squares(self.x, self.g)
-        return squares if squares is not None else _gram(self.x).mul_(_gram(self.g)).flatten(1).sum(1)
+        if squares is not None:
+            return squares, GRAM_ROUNDINGS
+        return _gram(self.x).mul_(_gram(self.g)).flatten(1).sum(1), _FEATURES + 1
 
     def _sum(self, factors: Tensor, x: Tensor, g: Tensor) -> Tensor:
         """[out, in]: within a record in its own precision, over records in float64."""
@@ -79,9 +82,9 @@ class OuterProducts:
 
 
 def _gram(rows: Tensor) -> Tensor:
-    """The products of all pairs of positions, [records, positions, positions] in float64."""
+    """The products of all pairs of positions, [records, positions, positions]: a few features at a time in float32."""
     total = torch.zeros(*rows.shape[:2], rows.shape[1], dtype=torch.float64, device=rows.device)
-    for some in torch.split(rows, GRAM, dim=2):
+    for some in torch.split(rows, _FEATURES, dim=2):
         total += some @ some.mT
     return total
 
