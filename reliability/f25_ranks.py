@@ -39,7 +39,7 @@ def losses(model: nn.Module, batch: Data) -> Tensor:
 def failing(model: nn.Module, batch: Data) -> Tensor:
     """Stops the last rank at its first real records, in a way that no record's values could."""
     if current_ranks().rank == current_ranks().size - 1 and (batch[0][:, 0] == MARK).all():
-        raise TypeError("this rank has no luck")
+        raise MemoryError("this rank has no luck")
     return losses(model, batch)
 
 
@@ -106,7 +106,7 @@ def outcome(folder: Path, action: Callable[[Path, int], Any], seed: int) -> dict
     current_ranks().together(lambda: None)
     try:
         said = json.dumps(action(folder, seed))
-    except (tacit.TacitError, TypeError) as error:
+    except (tacit.TacitError, MemoryError) as error:
         said = f"{type(error).__name__}"
     current_ranks().together(lambda: None)
     path = folder / "ledger.jsonl"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tacit.errors import InputError, RecordMixingError, TacitError, check_count
+from tacit.errors import LossesError, RecordMixingError, TacitError, check_count
 from tacit.gradients.batches import count_records, map_tensors, take_records
 from tacit.gradients.clipped_sum import Isolation, clipped_sum, guard_of
 from tacit.gradients.isolation import as_written
@@ -15,7 +15,8 @@ from tacit.losses import Batch, Losses, ModelLosses
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import global_chance, seed_everything
 
-_RECORDS = 2
+_RECORDS = 8  # so many that all of them failing is the program's error
+_OF_VALUES = (ValueError, AssertionError, ArithmeticError, torch._C._LinAlgError)  # other records may be fine
 
 
 def try_out(
@@ -30,22 +31,24 @@ def try_out(
     """Compute one clipped sum; what the engine refuses is refused now. Gives the reasons for records one by one.
 
     Private data is never used: only shapes and dtypes are taken from ``like``, and inputs are generated: standard
-    normal floats, and integers 0 and 1, which are valid tokens, classes and counts nearly everywhere. Where a model
-    does not run on them nothing is learned, unless ``public=True`` says that ``like`` holds public records.
+    normal floats, and integers 0 and 1, which are valid tokens, classes and counts nearly everywhere. Losses that
+    object to the values of all of them (an assertion) are tried out on real records only; any other failure, of shapes
+    or types, is refused. ``public=True`` says that ``like`` holds public records, which are used as they are.
     """
     if isinstance(losses, ModelLosses):
         refuse_batch_norm(losses.model)
-    batch = take_records(like, slice(0, _RECORDS)) if public else _generated(like)
+    batch = _repeated(like) if public else _generated(like)
     try:
         reasons = clipped_sum(losses, params, batch, mechanism, chunk=_RECORDS, isolation=isolation).reasons
-        _refuse_statistics(losses, params, batch)
-        return reasons
-    except TacitError:
-        raise
-    except Exception as error:
-        if public:
-            raise InputError(f"the losses fail on the public example: {type(error).__name__}: {error}") from error
-        return ()
+    except LossesError as error:
+        if error.__cause__ is None:
+            raise
+        if isinstance(error.__cause__, _OF_VALUES) and not public:
+            return ()
+        tried = "generated ones, of your data's shapes and types; if they are at fault pass example=, a public batch"
+        raise LossesError(f"{error} (tried on {'the public example' if public else tried})") from error
+    _refuse_statistics(losses, params, batch)
+    return reasons
 
 
 def _refuse_statistics(losses: Losses, params: Mapping[str, Tensor], rows: Batch) -> None:
@@ -54,10 +57,15 @@ def _refuse_statistics(losses: Losses, params: Mapping[str, Tensor], rows: Batch
     Records cannot see each other anyway. But whoever subtracts a batch's mean, or compares a record with the others,
     would otherwise be served with a mean of one record, and without a word.
     """
-    with torch.no_grad(), guard_of(losses), global_chance(), as_written():
-        seed_everything(0)  # records of our making: nothing is private here
-        first, again = (_values(losses, params, rows) for _ in range(2))
-        apart = [_values(losses, params, take_records(rows, slice(i, i + 1))) for i in range(count_records(rows))]
+    try:
+        with torch.no_grad(), guard_of(losses), global_chance(), as_written():
+            seed_everything(0)  # records of our making: nothing is private here
+            first, again = (_values(losses, params, rows) for _ in range(2))
+            apart = [_values(losses, params, take_records(rows, slice(i, i + 1))) for i in range(count_records(rows))]
+    except TacitError:
+        raise
+    except Exception:
+        return  # losses that need gradients, or cannot take a batch: there is nothing to compare
     if first.shape != (len(apart),) or not torch.equal(first, again):
         return  # written for one record, or by chance
     if not torch.allclose(first, torch.cat(apart), rtol=1e-3, atol=1e-6, equal_nan=True):
@@ -69,6 +77,11 @@ def _refuse_statistics(losses: Losses, params: Mapping[str, Tensor], rows: Batch
 
 def _values(losses: Losses, params: Mapping[str, Tensor], rows: Batch) -> Tensor:
     return losses(params, map_tensors(torch.clone, rows)).detach()
+
+
+def _repeated(like: Batch) -> Batch:
+    rows = torch.arange(_RECORDS) % count_records(like)
+    return map_tensors(lambda tensor: tensor[rows.to(tensor.device)], like)
 
 
 def _generated(like: Batch) -> Batch:
