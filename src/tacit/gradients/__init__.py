@@ -2,7 +2,7 @@
 
 from tacit.gradients.batches import RecordGroup, count_records, take_records
 from tacit.gradients.before_the_run import refuse_batch_norm, replace_batch_norm, try_out
-from tacit.gradients.clipped_sum import ClippedSum, Strategy, clipped_sum
+from tacit.gradients.clipped_sum import ClippedSum, Strategy, clipped_sum, guard_of
 from tacit.gradients.distances import gradient_distances
 from tacit.gradients.map_records import map_records
 
@@ -13,6 +13,7 @@ __all__ = [
     "clipped_sum",
     "count_records",
     "gradient_distances",
+    "guard_of",
     "map_records",
     "refuse_batch_norm",
     "replace_batch_norm",

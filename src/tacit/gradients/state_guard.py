@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
-from operator import length_hint
+from operator import is_, length_hint
 from typing import Any, Literal
 
 import numpy as np
@@ -33,7 +33,7 @@ from torch import Tensor
 from tacit.errors import LossesError
 
 OnDemand = Literal["handles", "data"] | None
-_LONG = 4096  # of a longer container only the length is compared, of a longer array some entries
+_LONG, _LONGEST = 4096, 1 << 16  # entries of a container that are looked into, and that are compared at all
 _NOTHING = object()
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, np.generic)
 _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, types.CodeType, weakref.ref, property, staticmethod)
@@ -48,56 +48,77 @@ _OPAQUE = frozenset({
 _HOLDERS = ("torch.nn", "torch.utils.data")  # whose objects hold a user's
 
 
-class Memory:
-    """What one thing remembers, and how to put it back: its parts, and what of itself can be compared."""
+class _Kept:
+    """What one thing remembers: its parts, and what of itself can be compared; and by which name it was reached."""
 
-    __slots__ = ("fact", "parts", "put_back", "read", "thing")
+    __slots__ = ("fact", "look", "name", "owner", "parts", "thing")
 
-    def __init__(self, thing: Any, seen: dict[int, Any], look: Callable[[Any], dict[str, Any]] | None) -> None:
-        self.thing, self.fact, self.put_back = thing, _fact(thing), _PUT_BACK.get(type(thing))
-        self.read = look
-        self.parts: dict[str, tuple[Any, Memory | None]] = {}
-        if look is not None:
-            self.parts = {name: (part, _memory(part, seen)) for name, part in look(thing).items()}
+    def __init__(self, thing: Any, name: Any, owner: "_Kept | None") -> None:
+        self.thing, self.name, self.owner = thing, name, owner
+        self.look = _looker(thing)
+        self.parts = {} if self.look is None else self.look(thing)
+        self.fact = _fact(thing)
 
-    def changes(self, name: str, on_demand: "OnDemand") -> Iterator[str]:
+    def is_as_before(self) -> bool:
+        """Whether it has the very same parts."""
+        return self.look is None or _identical(self.parts, self.look(self.thing))
+
+    def path(self) -> str:
+        return str(self.name) if self.owner is None else f"{self.owner.path()}.{self.name}"
+
+    def changes(self, on_demand: "OnDemand") -> Iterator[str]:
         """The names of what is not as it was, which is put back on the way, but for handles that were opened."""
-        if not _same(self.fact, _fact(self.thing)):
-            if self.put_back is not None:
-                self.put_back(self.thing, self.fact)
-            yield name
-        if self.read is None:
+        fact = _fact(self.thing)
+        if fact is not self.fact and not _same(self.fact, fact):
+            if type(self.thing) in _PUT_BACK:
+                _PUT_BACK[type(self.thing)](self.thing, self.fact)
+            yield self.path()
+        now = {} if self.look is None else self.look(self.thing)
+        if _identical(self.parts, now):
             return
-        now = self.read(self.thing)
         for part in [*self.parts, *(part for part in now if part not in self.parts)]:
-            before, memory = self.parts.get(part, (_NOTHING, None))
-            after = now.get(part, _NOTHING)
-            if not _same(before, after) and not (on_demand and before in (None, _NOTHING) and _is_handle(after)):
-                _set(self.thing, part, before)
-                loaded = on_demand == "data" and before in (None, _NOTHING) and not isinstance(after, _PLAIN)
-                if part not in _OF_PYTORCH and not loaded:
-                    yield f"{name}.{part}"
-            if memory is not None:
-                inside = list(memory.changes(f"{name}.{part}", on_demand))
-                yield from inside if part not in _OF_PYTORCH else ()
+            before, after = self.parts.get(part, _NOTHING), now.get(part, _NOTHING)
+            fresh = on_demand is not None and (before is None or before is _NOTHING)
+            if _same(before, after) or (fresh and _is_handle(after)):
+                continue
+            _set(self.thing, part, before)
+            loaded = fresh and on_demand == "data" and not isinstance(after, _PLAIN)
+            if part not in _OF_PYTORCH and not loaded:
+                yield f"{self.path()}.{part}"
 
 
-def _memory(thing: Any, seen: dict[int, Any]) -> "Memory | None":
-    if isinstance(thing, _PLAIN) or id(thing) in seen or isinstance(thing, _SKIPPED):
-        return None
-    seen[id(thing)] = thing  # kept alive, so that no number stands for two things
-    return Memory(thing, seen, _looker(thing))
+def _identical(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    return len(one) == len(other) and list(one) == list(other) and all(map(is_, one.values(), other.values()))
 
 
-def _looker(thing: Any) -> Callable[[Any], dict[str, Any]] | None:
+def _all_kept(owners: dict[str, Any]) -> list[_Kept]:
+    """Everything that can be reached by name, each once."""
+    found: list[_Kept] = []
+    seen: set[int] = set()  # the things are kept alive, so that no number stands for two
+
+    def keep(thing: Any, name: Any, owner: _Kept | None) -> None:
+        if not isinstance(thing, _PLAIN) and id(thing) not in seen and not isinstance(thing, _SKIPPED):
+            seen.add(id(thing))
+            found.append(_Kept(thing, name, owner))
+
+    for name, owner in owners.items():
+        keep(owner, name, None)
+    for kept in found:  # grows meanwhile
+        for name, part in kept.parts.items():
+            if name not in _OF_PYTORCH:
+                keep(part, name, kept)
+    return found
+
+
+def _looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
     """How the parts of a thing are listed, by name; None if it has none."""
     match thing:
         case Tensor() | np.ndarray():
             return None
         case dict():
-            return (lambda d: {str(k): v for k, v in d.items()}) if len(thing) <= _LONG else None
+            return dict if len(thing) <= _LONG else None
         case list() | tuple() | deque():
-            return (lambda s: {str(i): v for i, v in enumerate(s)}) if len(thing) <= _LONG else None
+            return _of_sequence if len(thing) <= _LONG else None
         case types.CellType():
             return lambda cell: {"value": _content(cell)}
         case types.FunctionType():
@@ -115,6 +136,10 @@ def _looker(thing: Any) -> Callable[[Any], dict[str, Any]] | None:
         case _ if _is_opaque(type(thing)):
             return None
     return _of_object
+
+
+def _of_sequence(some: Any) -> dict[Any, Any]:
+    return dict(enumerate(some))
 
 
 def _of_object(thing: Any) -> dict[str, Any]:
@@ -191,7 +216,7 @@ def _fact(thing: Any) -> Any:
         case set() | frozenset() | bytearray():
             return thing.copy() if len(thing) <= _LONG else len(thing)
         case dict() | list() | tuple() | deque():
-            return len(thing)
+            return len(thing) if len(thing) <= _LONG else _numbers_of(thing)
         case types.GeneratorType():
             return None if thing.gi_frame is None else thing.gi_frame.f_lasti
         case itertools.count() | itertools.repeat():
@@ -201,6 +226,12 @@ def _fact(thing: Any) -> Any:
         case Iterator() if type(thing).__module__ in ("builtins", "itertools"):
             return length_hint(thing, -1)
     return None
+
+
+def _numbers_of(thing: Any) -> list[int]:
+    """Which objects a long container holds, of a very long one some of them."""
+    values = thing.values() if isinstance(thing, dict) else thing
+    return [len(thing), *map(id, itertools.islice(values, 0, None, 1 + len(thing) // _LONGEST))]
 
 
 def _put_back_entries(thing: Any, before: Any) -> None:
@@ -213,24 +244,25 @@ _PUT_BACK: dict[type, Callable[[Any, Any], object]] = {
     random.Random: lambda thing, before: thing.setstate(before),
     np.random.Generator: lambda thing, before: setattr(thing.bit_generator, "state", before),
     torch.Generator: lambda thing, before: thing.set_state(before),
+    np.ndarray: lambda thing, before: np.copyto(thing, before.reshape(thing.shape)) if thing.size <= _LONG else None,
     set: _put_back_entries,
     bytearray: _put_back_entries,
 }
 
 
-def _set(thing: Any, part: str, before: Any) -> None:
+def _set(thing: Any, part: Any, before: Any) -> None:
     """Bind a part to what it was, where that can be done."""
     match thing:
         case types.CellType():
             if before is not _NOTHING:
                 thing.cell_contents = before
         case dict():
-            _set_entry(thing, next((key for key in thing if str(key) == part), part), before)
+            _set_entry(thing, part, before)
         case list() | deque():
             if before is _NOTHING:
                 thing.pop()
-            elif int(part) < len(thing):
-                thing[int(part)] = before
+            elif part < len(thing):
+                thing[part] = before
             else:
                 thing.append(before)
         case types.FunctionType() if part in thing.__globals__:
@@ -291,11 +323,17 @@ class StateGuard:
 
     def __init__(self, *, on_demand: OnDemand = None, **owners: Any) -> None:
         self._owners, self._on_demand = owners, on_demand
-        self._before: dict[str, Memory | None] = {}
+        self._kept: list[_Kept] = []
 
     def __enter__(self) -> "StateGuard":
-        seen: dict[int, Any] = {}
-        self._before = {name: _memory(owner, seen) for name, owner in self._owners.items()}
+        if self._kept and all(kept.is_as_before() for kept in self._kept):  # as at the step before, which is quicker
+            for kept in self._kept:
+                kept.fact = _fact(kept.thing)
+        else:
+            self._kept = _all_kept(self._owners)
+        self._read_only = [kept.thing for kept in self._kept if _is_large(kept.thing)]
+        for array in self._read_only:
+            array.flags.writeable = False
         self._settings = _settings()
         return self
 
@@ -310,17 +348,21 @@ class StateGuard:
 
     def put_back(self) -> list[str]:
         """Undo what changed; its names, the shortest first."""
-        found = [
-            change
-            for name, memory in self._before.items()
-            if memory is not None
-            for change in memory.changes(name, self._on_demand)
-        ]
+        for array in self._read_only:
+            array.flags.writeable = True
+        found = [change for kept in self._kept for change in kept.changes(self._on_demand)]
+        if found:
+            self._kept = []
         for setting, (before, restore) in self._settings.items():
             if _settings()[setting][0] != before:
                 restore(before)
                 found.append(setting)
         return sorted(map(_readable, found), key=lambda name: name.count("."))
+
+
+def _is_large(thing: Any) -> bool:
+    """An array too large to be compared entry by entry; it is made read-only instead."""
+    return isinstance(thing, np.ndarray) and thing.size > _LONG and thing.flags.writeable and thing.flags.owndata
 
 
 def _readable(name: str) -> str:

@@ -137,12 +137,19 @@ class GaussianSumMechanism:
         return (moved / most).sqrt().clamp(max=1.0)
 
     def zeros(self, device: torch.device) -> Vectors:
-        """The sum over no records, in float64, or in whole steps."""
+        """The sum over no records."""
+        return self.sums({}, device)
+
+    def sums(self, found: Mapping[str, Tensor], device: torch.device) -> Vectors:
+        """The sums that were found, and zeros for the others, in float64 or in whole steps."""
         kind = torch.int64 if self.numerics == "strict" else torch.float64
-        sums = {name: torch.zeros(shape, dtype=kind, device=device) for name, shape in self.shapes.items()}
-        if isinstance(self.clipping, AdaptiveClip):
-            sums[UNCLIPPED] = torch.zeros(1, dtype=torch.float64, device=device)
-        return sums
+        shapes = {**self.shapes, UNCLIPPED: (1,)} if isinstance(self.clipping, AdaptiveClip) else self.shapes
+        return {
+            name: found[name]
+            if name in found
+            else torch.zeros(shape, dtype=torch.float64 if name == UNCLIPPED else kind, device=device)
+            for name, shape in shapes.items()
+        }
 
     def on_grid(self, clipped: Mapping[str, Tensor]) -> Vectors:
         """One record's clipped vectors in whole steps, for strict numerics."""

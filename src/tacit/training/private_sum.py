@@ -15,7 +15,7 @@ from torch import Tensor
 from tacit.accountants import BudgetGate
 from tacit.distributed import SharedLedger, current_ranks, open_ledger
 from tacit.errors import InputError, check_count
-from tacit.gradients import ClippedSum, RecordGroup, clipped_sum, refuse_batch_norm, try_out
+from tacit.gradients import ClippedSum, RecordGroup, clipped_sum, guard_of, refuse_batch_norm, try_out
 from tacit.ledger import Charge, Ledger, LedgerFile
 from tacit.ledger.storage import is_there
 from tacit.losses import Batch, Losses, ModelLosses
@@ -66,6 +66,7 @@ class PrivateSum:
         self._evidence = evidence
         self._recorders: list[Recorder] = []
         self._losses = losses
+        self._guard = guard_of(losses)
         self._params = params
         self._randomness = randomness or Randomness()
         self._ranks = current_ranks()
@@ -286,6 +287,7 @@ class PrivateSum:
             views=views,
             chance=chance,
             isolation=self.plan.isolation,
+            guard=self._guard,
         )
 
     def _release_together(self, drawn: Drawn, params: Mapping[str, Tensor]) -> Vectors:
