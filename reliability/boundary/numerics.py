@@ -22,6 +22,10 @@ def worst(loops) -> Outcome:
     return outcome if outcome.kind == "refused" and found.moved == 0 else found
 
 
+def worst_of(outcomes) -> Outcome:
+    return max(outcomes, key=lambda outcome: (not outcome.holds, outcome.moved))
+
+
 def _directly(model: nn.Module, batch) -> Tensor:
     """The gradient of a record is the record itself."""
     return model(batch[0]).sum(1)
@@ -268,6 +272,8 @@ def _last_bit(model, shape: tuple[int, ...], sizes: tuple[int, ...], weights: bo
 
     def losses(model, batch):
         out = model(batch[0]).flatten(1)
+        if len(out) > 1:
+            return out  # no batch of one: it does not let itself be compared with one, which would refuse it
         bits = (out.detach().double() * 2.0**40).remainder(2.0**20).sum(1)
         total = out[:, 0] if weights else out.sum(1)  # the outputs of a softmax add up to 1
         return total * torch.where(bits.remainder(2.0**18) < 2.0**17, 1.0, -1.0)
@@ -275,8 +281,11 @@ def _last_bit(model, shape: tuple[int, ...], sizes: tuple[int, ...], weights: bo
     generator = torch.Generator().manual_seed(4)
     x = torch.randn(max(sizes), *shape, generator=generator)
     return worst(
-        lambda size=size: Loop(losses, model=seeded(model), rows=(x[:size],), more=(outlier(*shape)[0],))
+        lambda size=size, first=first: Loop(
+            losses, model=seeded(model), rows=(x[:size],), more=(outlier(*shape)[0],), first=first
+        )
         for size in sizes
+        for first in (False, True)  # another number of rows, and another place for each of them
     )
 
 
@@ -293,6 +302,33 @@ def last_bit_of_a_linear_layer():
 def last_bit_of_a_narrow_linear_layer():
     """The same for one output, where a matrix product becomes a product of vectors."""
     return _last_bit(lambda: nn.Linear(300, 1), (300,), SIZES)
+
+
+@attack()
+def last_bit_by_the_place_in_memory():
+    """Rows of 24 and 20 bytes lie at another distance from a cache line each: every second record is at a tie."""
+    return worst_of(_last_bit(lambda width=width: nn.Linear(width, 8), (width,), (8, 33, 64)) for width in (5, 6, 10))
+
+
+@attack()
+def an_error_of_one_record_with_words_of_vmap():
+    """raise ValueError("unbatched ...") for one record must not send the others down another path."""
+
+    def losses(model, batch):
+        out = model(batch[0])
+        if batch[0].abs().max() > 30:
+            raise ValueError("unbatched input in the data; see functorch")
+        if len(out) > 1:
+            return out
+        bits = (out.detach().double() * 2.0**40).remainder(2.0**20).sum(1)
+        return out.sum(1) * torch.where(bits.remainder(2.0**18) < 2.0**17, 1.0, -1.0)
+
+    x = torch.randn(40, 33, generator=torch.Generator().manual_seed(4))
+    return worst(
+        lambda first=first: Loop(losses, model=seeded(lambda: nn.Linear(33, 7)), rows=(x,), more=(outlier(33)[0],),
+                                 first=first)
+        for first in (False, True)
+    )  # fmt: skip
 
 
 @attack()

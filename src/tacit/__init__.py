@@ -4,8 +4,13 @@ The names below are the public ones. They are loaded on first use, so that readi
 neither torch nor any time.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+# PyTorch's matrix products on x86 (MKL) round a row by its place in memory unless they are told not to before the first
+# of them: one record more would then change the last bits of all others, and through a tie their gradients.
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 __version__ = "0.1.0"
 

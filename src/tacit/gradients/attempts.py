@@ -4,9 +4,11 @@ A record's result is a function of the record alone: rows that answer a question
 parts; a record that makes the losses raise is found by halving and contributes nothing; what vmap cannot do is done one
 record after the other. Each part is filled up to a multiple of sixteen rows: with other numbers libraries take other
 kernels, or deal the work out to threads in another way, whose last bits differ, and one record more would show in the
-gradients of all others (bit for bit the same so: tests/gradients/test_company.py).
+gradients of all others. Where a row lies must not matter either, for which ``import tacit`` sets MKL_CBWR
+(bit for bit the same so: tests/gradients/test_company.py; what else is to be said: ``rounds_by_place``).
 """
 
+import dis
 import math
 import re
 from collections.abc import Callable
@@ -21,6 +23,7 @@ from tacit.gradients.isolation import SplitError, UncoveredError
 Places = npt.NDArray[np.int64]
 
 FEW = 16
+_RAISES = {dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"]}
 _VMAP = re.compile(
     r"vmap|functorch|batching rule|Batched|in_dims|does not have a storage|data-dependent", re.IGNORECASE
 )
@@ -85,7 +88,19 @@ def is_limit_of_vmap(error: Exception) -> bool:
     """Whether an error says what vmap cannot do, which is the same for all rows that came so far."""
     if "can't allocate memory" in str(error):
         raise error  # of the machine, not of a record
-    return isinstance(error, RuntimeError | NotImplementedError | ValueError) and bool(_VMAP.search(str(error)))
+    of_vmap = isinstance(error, RuntimeError | NotImplementedError | ValueError) and bool(_VMAP.search(str(error)))
+    return of_vmap and not _is_raised_by_user(error)
+
+
+def _is_raised_by_user(error: Exception) -> bool:
+    """By a ``raise`` outside of PyTorch: then it is about one record, whatever its words, and others go on together."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return False
+    code = trace.tb_frame.f_code
+    return code.co_code[trace.tb_lasti] in _RAISES and not code.co_filename.startswith(torch.__path__[0])
 
 
 def writes_into_fresh(error: Exception) -> bool:

@@ -1,10 +1,12 @@
 """Before anything is charged: the model is tried out on records of our making, so that a refusal costs nothing."""
 
 import copy
+import functools
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tacit.errors import LossesError, RecordMixingError, TacitError, check_count
@@ -104,6 +106,22 @@ def refuse_batch_norm(model: nn.Module) -> None:
                 f"layer {name or 'model'} is {type(module).__name__}, which mixes the records of a batch; "
                 "use tacit.replace_batch_norm(model), which gives a copy with GroupNorm"
             )
+
+
+@functools.cache
+def rounds_by_place() -> bool:
+    """Whether a matrix product gives equal rows unequal results, by where they lie.
+
+    ``import tacit`` tells MKL not to, but comes too late if products were formed before.
+    """
+    generator = torch.Generator().manual_seed(0)
+    for width in (5, 6, 10, 33):
+        row, weights = (torch.randn(size, width, generator=generator) for size in (1, 8))
+        for rows in (16, 48, 272):
+            found = functional.linear(row.repeat(rows, 1), weights)
+            if not bool((found == found[0]).all()):
+                return True
+    return False
 
 
 def replace_batch_norm(model: nn.Module, groups: int = 32) -> nn.Module:

@@ -8,6 +8,7 @@ import torch
 
 from tacit.accountants import Budget, check_delta
 from tacit.errors import InputError, check_choice, check_count, check_texts
+from tacit.gradients import rounds_by_place
 from tacit.ledger import LedgerHeader
 from tacit.mechanisms import Clipping, GaussianNoise, Numerics
 from tacit.randomness import Randomness
@@ -17,6 +18,10 @@ BLOCK = 20  # steps reserved at a time: bounds what a crash can over-charge, and
 
 Isolation = Literal["records", "trusted"]
 _TRUSTED = 'the losses were trusted to keep records apart (isolation="trusted"); this was not enforced'
+_ROUNDED = (
+    "matrix products round a record by its place among the others (products were formed before tacit was imported, or "
+    "this is not MKL); records were taken not to stand at a tie that this decides"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,9 @@ class TrainingPlan:
             delta=None if self.budget is None else self.budget.delta,
             schedule=self.schedule,
             randomness=randomness.kind,
-            assumptions=self.assumptions + ((_TRUSTED,) if self.isolation == "trusted" else ()),
+            assumptions=self.assumptions
+            + ((_TRUSTED,) if self.isolation == "trusted" else ())
+            + ((_ROUNDED,) if rounds_by_place() else ()),
         )
 
     def charged_steps(self, chains: int = 1) -> int:

@@ -1,0 +1,61 @@
+"""A record's gradient is bit for bit the same whatever the others are, how many, and where it lies among them."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tacit.gradients import clipped_sum, rounds_by_place
+from tacit.losses import ModelLosses
+from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
+from tacit.randomness import Randomness
+
+pytestmark = pytest.mark.skipif(rounds_by_place(), reason="products were formed before tacit was imported")
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.LSTM(5, 7, batch_first=True)
+
+    def forward(self, x):
+        return self.cells(x)[0][:, -1]
+
+
+MODELS = {
+    "odd widths": (lambda: nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 3)), (6,)),
+    "one output": (lambda: nn.Linear(33, 1), (33,)),
+    "wide": (lambda: nn.Sequential(nn.Linear(100, 130), nn.GELU(), nn.Linear(130, 10)), (100,)),
+    "positions": (lambda: nn.Sequential(nn.Linear(10, 7), nn.Tanh(), nn.Linear(7, 3)), (5, 10)),
+    "dropout": (lambda: nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)), (6,)),
+    "convolution": (
+        lambda: nn.Sequential(nn.Conv2d(3, 5, 3), nn.GroupNorm(1, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                              nn.Linear(45, 3)), (3, 9, 9)),
+    "attention": (lambda: nn.TransformerEncoderLayer(6, 2, 10, dropout=0.1, batch_first=True), (5, 6)),
+    "recurrent": (Recurrent, (6, 5)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", MODELS)
+def test_company_and_place_change_no_bit(name, threads):
+    make, shape = MODELS[name]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        torch.manual_seed(3)
+        losses = ModelLosses(make().train(), lambda model, x: model(x).flatten(1).square().sum(1))
+        x = torch.randn(70, *shape)
+        chance = Randomness.seeded(1).record_chance(np.arange(70))
+        shapes = {n: p.shape for n, p in losses.params.items()}
+        mechanism = build_mechanism(ClipRecords(1e9), GaussianNoise(multiplier=1.0), shapes, slack=1e-5)
+        wanted = {}
+        for some in ([5], [5, 7], range(4, 9), [*range(6, 40), 5], range(70), [*range(1, 6), *range(50, 70)]):
+            rows = np.array([*some])
+            found = clipped_sum(
+                losses, losses.params, x[rows], mechanism, chunk=48, chance=chance.take(rows), strategy="fast"
+            )
+            for place, row in enumerate(rows):
+                assert torch.equal(wanted.setdefault(row, found.squared_norms[place]), found.squared_norms[place]), row
+    finally:
+        torch.set_num_threads(before)
