@@ -55,7 +55,7 @@ def test_more_iterates_than_steps_are_refused(model, data, plan, keep):
 
 
 @pytest.mark.parametrize("field", ["steps", "physical_batch", "block"])
-@pytest.mark.parametrize("bad", [0, -1, 1.5, True, None])
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "3"])
 def test_a_bad_plan_is_refused_by_field(field, bad, tmp_path):
     sampling = tacit.PoissonSampling(probability=0.5, expected_size=20)
     values = {"steps": 3, field: bad}

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from tacit.errors import LossesError, RecordMixingError, TacitError, check_count
 from tacit.gradients.batches import count_records, map_tensors, take_records
-from tacit.gradients.clipped_sum import Isolation, clipped_sum, guard_of
+from tacit.gradients.clipped_sum import ClippedSum, Isolation, clipped_sum, guard_of
 from tacit.gradients.isolation import as_written
 from tacit.losses import Batch, Losses, ModelLosses
 from tacit.mechanisms import GaussianSumMechanism
@@ -29,8 +29,8 @@ def try_out(
     *,
     isolation: Isolation = "records",
     public: bool = False,
-) -> tuple[str, ...]:
-    """Compute one clipped sum; what the engine refuses is refused now. Gives the reasons for records one by one.
+) -> ClippedSum:
+    """Compute one clipped sum, of which reasons and memory are public; what the engine refuses is refused now.
 
     Private data is never used: only shapes and dtypes are taken from ``like``, and inputs are generated: standard
     normal floats, and integers 0 and 1, which are valid tokens, classes and counts nearly everywhere. Losses that
@@ -41,16 +41,16 @@ def try_out(
         refuse_batch_norm(losses.model)
     batch = _repeated(like) if public else _generated(like)
     try:
-        reasons = clipped_sum(losses, params, batch, mechanism, chunk=_RECORDS, isolation=isolation).reasons
+        found = clipped_sum(losses, params, batch, mechanism, chunk=_RECORDS, isolation=isolation)
     except LossesError as error:
         if error.__cause__ is None:
             raise
         if isinstance(error.__cause__, _OF_VALUES) and not public:
-            return ()
+            return ClippedSum({}, torch.zeros(0))
         tried = "generated ones, of your data's shapes and types; if they are at fault pass example=, a public batch"
         raise LossesError(f"{error} (tried on {'the public example' if public else tried})") from error
     _refuse_statistics(losses, params, batch)
-    return reasons
+    return found
 
 
 def _refuse_statistics(losses: Losses, params: Mapping[str, Tensor], rows: Batch) -> None:

@@ -25,7 +25,7 @@ Gradients = dict[str, RecordGradients]
 
 def gradients_of(
     run: Isolated, losses: Callable[[Batch], Tensor], rows: Batch, leaves: Mapping[str, Tensor]
-) -> tuple[Gradients, torch.device]:
+) -> Gradients:
     """The gradients of all records of one chunk; the loss of a record is the mean over its rows."""
     with torch.enable_grad():
         values = run.run(partial(_checked, losses), rows, map_tensors)[:, 0]
@@ -34,7 +34,7 @@ def gradients_of(
         parts = Parts(run, leaves)
         if values.requires_grad:
             _run_backward(values, run, parts, leaves)
-    return parts.join(), values.device
+    return parts.join()
 
 
 def _checked(losses: Callable[[Batch], Tensor], rows: Batch) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError, LossesError
-from tacit.gradients.attempts import Places, filled, run_apart, writes_into_fresh
+from tacit.gradients.attempts import FEW, Places, filled, run_apart, writes_into_fresh
 from tacit.gradients.batches import RecordGroup, copy_records, count_records, map_tensors, take_records, tensors_of
 from tacit.gradients.bookkeeping import Gradients, full_precision, gradients_of
 from tacit.gradients.by_record import gradient_of, is_fault_of_a_record, mean_gradient
@@ -41,12 +41,14 @@ _fresh: "WeakKeyDictionary[Any, bool]" = WeakKeyDictionary()  # losses that writ
 class ClippedSum:
     """Private until noise is added: the sums in float64, or whole if they are strict, and the squared norms of units.
 
-    ``reasons`` says why some records were computed one after the other: operations, never values.
+    ``reasons`` says why some records were computed one after the other: operations, never values. ``row_bytes`` is what
+    a row takes in memory, about, while it is computed together with others.
     """
 
     sums: Vectors
     squared_norms: Tensor
     reasons: tuple[str, ...] = ()
+    row_bytes: int = 0
 
 
 def clipped_sum(
@@ -88,7 +90,8 @@ def clipped_sum(
         summing.compare_again()
     summing.refuse_if_all_failed()
     sums = mechanism.sums(summing.sums, summing.device)
-    return ClippedSum(sums, summing.squared_norms, tuple(dict.fromkeys(summing.reasons)))
+    reasons = tuple(dict.fromkeys(summing.reasons))
+    return ClippedSum(sums, summing.squared_norms, reasons, summing.computing.row_bytes)
 
 
 def as_groups(batch: Batch | Sequence[RecordGroup] | None) -> list[RecordGroup]:
@@ -164,8 +167,8 @@ class _Summing:
         self._again: tuple[Callable[[], list[Any]], list[Any]] | None = None
 
     def add(self, part: _Part, chance: RecordChance, chunk: int) -> None:
-        """All units of a part, as many at a time as fit into a chunk."""
-        step = chunk // part.each
+        """All units of a part, as many at a time as fit into a chunk, in parts of about one size."""
+        step = min(chunk // part.each, even_share(len(part.units), chunk // part.each))
         if self.strategy == "record" or len(part.batches) > 1 or step == 0:
             self._add_alone(part, chance, np.arange(len(part.units)))
             return
@@ -295,6 +298,12 @@ class _Summing:
             raise LossesError(f"the losses fail on every record: {type(error).__name__}: {said}") from error
 
 
+def even_share(units: int, most: int) -> int:
+    """How many at a time, if no more than ``most`` may be; in sixteens, to which they are filled up anyway."""
+    parts = -(-units // most) if most else 1
+    return -(-units // parts // FEW) * FEW
+
+
 def _one_by_one(batch: Batch) -> list[Batch]:
     """Each row as a batch of one, in memory of its own."""
     return [copy_records(batch, slice(row, row + 1)) for row in range(count_records(batch))]
@@ -312,6 +321,7 @@ class Computing:
 
     def __init__(self, losses: Losses, params: Mapping[str, Tensor]) -> None:
         self._losses = losses
+        self.row_bytes = 0
         self._own = isinstance(losses, ModelLosses) and losses.owns(params)
         self.leaves = dict(params) if self._own else {n: p.detach().requires_grad_() for n, p in params.items()}
         model = losses.model if isinstance(losses, ModelLosses) else None
@@ -338,7 +348,10 @@ class Computing:
         copy = map_tensors(torch.clone, batch)  # losses may write into their batch, and may have to run again
         private = [*tensors_of(copy), *tensors_of(batch)]
         run = Isolated(self.leaves, self._guarded, rows, records, chance, private=private, fresh=fresh)
-        return gradients_of(run, self._call, copy, self.leaves)[0]
+        found = gradients_of(run, self._call, copy, self.leaves)
+        held = sum(part.rows.nbytes for part in found.values() if isinstance(part, Dense))
+        self.row_bytes = max(self.row_bytes, (2 * run.bytes + held) // rows)  # activations and their gradients
+        return found
 
     def losses_of(self, batch: Batch, chance: RecordChance, place: int, *, alone: bool) -> object:
         """The loss of one row to the last bit, or what it raises."""

@@ -163,6 +163,7 @@ class Isolated(Watched, DrawsOfRows):
         self.derived: dict[int, Tensor] = {}
         self.stop: BaseException | None = None  # raised again after the pass: user code must not swallow it
         self.draws = 0
+        self.bytes = 0  # of the tensors that were made, as if none had been freed
         self.level = 0
         self._nested = False
         self._token = object()  # marks the tensors of this call
@@ -227,6 +228,7 @@ class Isolated(Watched, DrawsOfRows):
 
     def wrap(self, tensor: Tensor) -> Tensor:
         """A tensor [rows, *shape] as the function sees it: the tensor of one row."""
+        self.bytes += tensor.nbytes
         wrapped: Tensor = functorch._add_batch_dim(tensor, 0, self.level)
         wrapped._tacit_run = self._token  # type: ignore[attr-defined]
         return wrapped
@@ -355,6 +357,7 @@ class Isolated(Watched, DrawsOfRows):
     def _born(self, output: Any) -> Any:
         """Mark what was made in this call."""
         if isinstance(output, Tensor):
+            self.bytes += output.nbytes * self.rows
             output._tacit_run = self._token  # type: ignore[attr-defined]
         elif isinstance(output, tuple | list):
             for part in output:

@@ -23,7 +23,6 @@ from tacit.training import DataSource, EvidencePlan, TrainingPlan, train
 from tacit.training.chains import Chains, Keeping
 from tacit.training.checkpoints import read_checkpoint
 
-PHYSICAL_BATCH = 4096  # rows of a table are small
 _LATE = 0.7  # of the steps: a run that a crash cut short after these is as good as finished
 
 
@@ -50,7 +49,6 @@ def training_plan(problem: Problem, ledger: str | Path, budget: Budget | None = 
         unit=Records() if problem.schema.unit == "record" else Users(),
         dataset=problem.schema.dataset,
         dataset_size=units,
-        physical_batch=PHYSICAL_BATCH,
         schedule="fixed" if budget is None else "adaptive",
         assumptions=problem.schema.assumptions,
     )

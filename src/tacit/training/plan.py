@@ -38,7 +38,8 @@ class TrainingPlan:
         unit: whose presence is protected.
         dataset: a public name for the ledger.
         dataset_size: the declared number of units; must agree with the sampling within 1 %.
-        physical_batch: how many records are processed at once; changes speed and memory only.
+        physical_batch: at most how many records are processed at once; changes speed and memory only. By default as
+            many as fit into 512 MiB, or a quarter of the free memory, by what the model takes for one.
         block: how many steps are charged ahead.
         numerics: "strict" sums whole numbers on a grid and adds discrete Gaussian noise; see docs/strict.md.
         schedule: "adaptive" if noise, rate, stop or later runs may follow outputs; a Renyi filter guards the budget.
@@ -56,7 +57,7 @@ class TrainingPlan:
     unit: UnitOfPrivacy = RECORDS
     dataset: str = "unnamed"
     dataset_size: int | None = None
-    physical_batch: int = 256
+    physical_batch: int | None = None
     block: int = BLOCK
     schedule: Literal["fixed", "adaptive"] = "fixed"
     assumptions: tuple[str, ...] = ()
@@ -64,7 +65,7 @@ class TrainingPlan:
     isolation: Isolation = "records"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "physical_batch", "block"):
+        for name in ("steps", "block") + (("physical_batch",) if self.physical_batch is not None else ()):
             check_count(name, getattr(self, name))
         self._check_kinds()
         check_choice("numerics", self.numerics, get_args(Numerics))

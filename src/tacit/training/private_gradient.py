@@ -71,7 +71,7 @@ class PrivateGradient:
         budget: Budget | None = None,
         dataset: str = "unnamed",
         dataset_size: int | None = None,
-        physical_batch: int = 256,
+        physical_batch: int | None = None,
         block: int = BLOCK,
         schedule: Literal["fixed", "adaptive"] = "fixed",
         assumptions: tuple[str, ...] = (),

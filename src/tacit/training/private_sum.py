@@ -29,6 +29,9 @@ from tacit.training.individual_filter import FilteredRun, IndividualFilter, filt
 from tacit.training.plan import TrainingPlan
 from tacit.training.samples import DataSource, Drawn, Sample, StepChance, ids_for
 
+_CHUNK, _LEAST, _MOST = 256, 16, 4096  # rows that are computed at once: if nothing is known, and the limits
+_AMPLE = 512 * 2**20
+
 
 class PrivateSum:
     """Releases noisy means of clipped per-record gradients under a plan.
@@ -78,6 +81,7 @@ class PrivateSum:
         self._last: int | None = None  # the last planned step
         self._charged: dict[int, GaussianSumMechanism] = {}  # of charged steps whose samples are still to come
         self._example = example
+        self._fitting = _CHUNK  # rows that fit into memory, once the model was tried out
         self._checked = False
         self._gate: BudgetGate | None = None
         self._charged_before = 0  # steps in the ledger that are not part of this run, or were lost to it
@@ -231,7 +235,7 @@ class PrivateSum:
 
     def _rows_here(self, drawn: Indices, source: DataSource, ids: Indices | None) -> tuple[DrawnRows, StepChance]:
         """The rows that this rank works on, all of them if it is alone, and their chance."""
-        mine = self._ranks.part(drawn, self.plan.physical_batch)
+        mine = self._ranks.part(drawn, self._rank_block)
         rows = replace(self.plan.unit.rows_of(mine, len(source), ids), units=mine, total=len(drawn))
         return rows, source.chance(self._randomness, rows.rows)
 
@@ -282,7 +286,7 @@ class PrivateSum:
             params,
             groups,
             mechanism,
-            chunk=self.plan.physical_batch,
+            chunk=self.plan.physical_batch or self._fitting,
             sizes=sizes,
             views=views,
             chance=chance,
@@ -294,7 +298,7 @@ class PrivateSum:
         """Every rank sums its blocks at rank 0's parameters; rank 0 adds them and the noise, and tells the result."""
         params = {name: value.detach().clone() for name, value in params.items()}
         self._ranks.share(list(params.values()))
-        block = self.plan.physical_batch
+        block = self._rank_block
         parts = (self._sum_of(part, params).sums for part in drawn.blocks(block))
         zeros = drawn.mechanism.zeros(next(iter(params.values())).device)
         total = self._ranks.added(parts, self._ranks.owners(drawn.total, block), zeros)
@@ -410,8 +414,24 @@ class PrivateSum:
             return
         public = self._example is not None
         like = self._example if public else source.schema()
-        try_out(self._losses, self._params, like, self._mechanism, isolation=self.plan.isolation, public=public)
+        tried = try_out(self._losses, self._params, like, self._mechanism, isolation=self.plan.isolation, public=public)
+        if tried.row_bytes:
+            self._fitting = int(min(_MOST, max(_LEAST, _memory_budget() // tried.row_bytes)))
         self._checked = True
+
+    @property
+    def _rank_block(self) -> int:
+        """What ranks deal out at a time; it must be the same for all of them."""
+        return self.plan.physical_batch or _CHUNK
+
+
+def _memory_budget() -> float:
+    """Bytes for the rows that are computed at once: what is ample, unless the machine has little left."""
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return _AMPLE
+    return min(_AMPLE, free / 4)
 
 
 def _kinds(params: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
