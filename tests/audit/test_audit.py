@@ -37,7 +37,7 @@ def folder(tmp_path):
 
 def test_quick_checks_hold():
     found = [finding for finding, _ in perform(self_checks("quick"))]
-    assert [finding.check for finding in found] == ["replay", "noise", "sampler", "ledger", "accountants"]
+    assert [finding.check for finding in found] == ["replay", "engine", "noise", "sampler", "ledger", "accountants"]
     assert all(finding.held for finding in found), [finding.broke for finding in found]
 
 
