@@ -4,7 +4,7 @@ python -m tests.mutants              all of them, as a table; exit code 1 if one
 python -m tests.mutants --fast       without those that need millions of draws
 """
 
-from tests.mutants import of_accountants, of_clipping, of_ledger, of_noise, of_sampling
+from tests.mutants import of_accountants, of_clipping, of_kernels, of_ledger, of_noise, of_sampling
 from tests.mutants.mutant import Mutant
 
 MUTANTS: list[Mutant] = [
@@ -12,5 +12,6 @@ MUTANTS: list[Mutant] = [
     *of_clipping.MUTANTS,
     *of_sampling.MUTANTS,
     *of_ledger.MUTANTS,
+    *of_kernels.MUTANTS,
     *of_accountants.MUTANTS,
 ]
