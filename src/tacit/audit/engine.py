@@ -159,9 +159,7 @@ def judge(workload: Workload) -> Judgement:
         return found
     slack = min(query.slack for query in base.queries)
     if slack < ROUNDING:
-        found.broke.append(
-            f"the ledger's slack is {slack:g}, rounding may add {ROUNDING:g} to a record (docs/maths.md)"
-        )
+        found.broke.append(f"the ledger's slack is {slack:g}, rounding may add {ROUNDING:g} to a record")
     plain = None if workload.precision is None else Plain(workload, base.queries)
     if plain is not None:
         wanted = plain.sum(range(RECORDS))
