@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from reliability.figures import Figure, tries
-from tacit.audit import Finding, check_canary, check_noise, check_recount, check_replay, check_sampler
+from tacit.audit import Finding, check_canary, check_engine, check_noise, check_recount, check_replay, check_sampler
 from tacit.audit.audit import perform, self_checks, self_subjects
 from tacit.audit.canary import claimed_ledger
 from tacit.audit.replay import few_cases
@@ -35,4 +35,5 @@ def fast_findings(number: int) -> Iterator[Finding]:
     yield check_canary(subjects[0], claimed_ledger(subjects[0], 200), 1e-5, steps=20)
     if number % 10 == 0:
         yield check_replay(few_cases()[number // 10 % 5 :][:1])
+        yield check_engine(700_000)
         yield check_recount([SAMPLING_POLICIES["poisson"]])

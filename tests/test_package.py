@@ -38,7 +38,8 @@ ALLOWED = {
         "accountants", "evidence", "distributed",
     },
     "audit": {
-        "errors", "ledger", "randomness", "losses", "sampling", "mechanisms", "gradients", "accountants", "training",
+        "errors", "kernels", "ledger", "randomness", "losses", "sampling", "mechanisms", "gradients", "accountants",
+        "training",
     },
     "reports": {"errors", "accountants", "evidence", "evaluation", "posteriors", "ledger"},
     "pate": {"errors", "ledger", "randomness", "accountants"},

@@ -2,24 +2,39 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 import tacit
-from tacit.audit import check_canary, check_formulas, check_one_run, check_records, check_recount, perform, self_checks
+from tacit.audit import (
+    check_canary,
+    check_engine,
+    check_formulas,
+    check_one_run,
+    check_records,
+    check_recount,
+    check_replay,
+    perform,
+    self_checks,
+)
 from tacit.audit.audit import loudest_event, self_subjects
 from tacit.audit.canary import Leak, Moments, Scores, claimed_ledger, measure, surely_leaked
+from tacit.audit.engine import CHUNK, judge, workloads
 from tacit.audit.finding import Trial, rejected
 from tacit.audit.formulas import simulated_delta
 from tacit.audit.noise import check_noise, released_noise
 from tacit.audit.normality import normality_trials
 from tacit.audit.one_run import lowest_epsilon
+from tacit.audit.processes import _rank, small_keys
+from tacit.audit.replay import few_cases
 from tacit.audit.sampler import check_sampler
 from tacit.audit.subject import subject_of
 from tacit.audit.tails import far_draws
 from tacit.commands.app import run
+from tacit.kernels import library
 from tacit.ledger import Charge, GaussianSumQuery, LedgerFile, LedgerHeader, PoissonSample, PosteriorSample, read_ledger
 from tacit.sampling import SAMPLING_POLICIES
 
@@ -37,8 +52,59 @@ def folder(tmp_path):
 
 def test_quick_checks_hold():
     found = [finding for finding, _ in perform(self_checks("quick"))]
-    assert [finding.check for finding in found] == ["replay", "noise", "sampler", "ledger", "accountants"]
+    assert [finding.check for finding in found] == ["replay", "engine", "noise", "sampler", "ledger", "accountants"]
     assert all(finding.held for finding in found), [finding.broke for finding in found]
+
+
+def test_the_engine_is_driven_over_every_kind_of_model():
+    names = {one.name for one in workloads()}
+    assert {"convolution", "group norm", "embedding", "attention", "recurrent", "tied weights", "large"} <= names
+    assert {"bfloat16", "data set", "augmented data set", "worst-case rounding"} <= names
+    assert all(len(places) > CHUNK for one in workloads() for places in one.neighbours())  # several chunks
+    assert max(value.numel() for one in workloads() for value in one.model().parameters()) > 16_384
+
+
+@pytest.mark.skipif(library() is None, reason="the record is the worst for a compiled kernel")
+def test_without_its_slack_a_constructed_record_moves_more_than_its_charge(monkeypatch):
+    (worst,) = [one for one in workloads() if one.name == "worst-case rounding"]
+    assert not judge(worst).broke
+    monkeypatch.setattr("tacit.training.private_sum.SLACK", 0.0)
+    assert any("moved the release by 1.00000" in sentence for sentence in judge(worst).broke)
+
+
+def test_a_model_that_the_engine_refuses_is_a_finding():
+    linear = workloads()[-1]
+    mixed = replace(linear, build=lambda: torch.nn.Sequential(torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 3)))
+    assert "a sound model was refused: RecordMixingError" in check_engine(0, [mixed], ()).broke[0]
+
+
+def test_an_error_is_a_finding_with_one_line_and_a_full_disk_is_none(monkeypatch):
+    def failing(*arguments):
+        raise KeyError(7)
+
+    monkeypatch.setattr("tacit.training.private_sum.PrivateSum._reserve", failing)
+    for check in (
+        lambda: check_recount([SAMPLING_POLICIES["poisson"]]),
+        lambda: check_replay(few_cases()[:1]),
+        lambda: check_noise(self_subjects()[:1], 1000, processes=0),
+        lambda: check_engine(1, (), ()),
+    ):
+        finding = check()
+        assert not finding.held
+        assert "KeyError: 7 (test_audit.py, line" in finding.broke[0]
+        assert "\n" not in finding.broke[0]
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tacit.training.private_sum.PrivateSum._reserve", full)
+    with pytest.raises(OSError, match="No space left"):
+        check_engine(1, (), ())
+
+
+def test_keys_span_all_their_bits():
+    assert small_keys(1000) == ()
+    assert _rank([0b01, 0b10, 0b11]) == 2
 
 
 def test_a_level_is_shared_by_the_tests():

@@ -2,19 +2,32 @@
 
 import sys
 import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 import tacit
-from tacit.audit import check_canary, check_formulas, check_noise, check_records, check_recount, check_replay
+from tacit.audit import (
+    check_canary,
+    check_engine,
+    check_formulas,
+    check_noise,
+    check_records,
+    check_recount,
+    check_replay,
+)
 from tacit.audit import check_sampler as check_sampling
 from tacit.audit.audit import self_subjects
 from tacit.audit.canary import claimed_ledger
+from tacit.audit.engine import chance_is_secret, records_apart, released_once, workloads
 from tacit.audit.finding import Finding
+from tacit.audit.processes import small_keys
 from tacit.audit.replay import CLIPPING, SAMPLING, UNITS, Case, against_a_companion, few_cases
-from tacit.errors import InputError, LedgerError
+from tacit.errors import LedgerError
+from tacit.kernels import KernelWarning, convolution
+from tacit.kernels import noise as noise_kernel
 from tacit.ledger import Charge, GaussianSumQuery, LedgerFile, LedgerHeader, PoissonSample, read_ledger
 from tacit.losses import ModelLosses
 from tacit.sampling import SAMPLING_POLICIES
@@ -64,6 +77,31 @@ def replay_policies() -> Sequence[str]:
     return broke(check_replay(cases))
 
 
+def engine(*names: str) -> Catcher:
+    """The engine on some of its models."""
+    return lambda: broke(check_engine(0, [one for one in workloads() if one.name in names], ()))
+
+
+def engine_attempt(attempt) -> Catcher:
+    return lambda: broke(check_engine(0, (), (attempt,)))
+
+
+def engine_noise() -> Sequence[str]:
+    return broke(check_engine(QUICK, (), ()))
+
+
+def key_sizes() -> Sequence[str]:
+    """As many keys as the audit of an installation looks at."""
+    return small_keys(300_000)
+
+
+def kernels_are_compared() -> Sequence[str]:
+    """Every kernel that is not there though there is a library."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KernelWarning)
+        return [f"{one.name} is left out" for one in (convolution.KERNEL, noise_kernel.KERNEL) if one.calls() is None]
+
+
 def noise() -> Sequence[str]:
     return broke(check_noise(self_subjects()[:1], QUICK, processes=1))
 
@@ -85,9 +123,9 @@ def sampler_long() -> Sequence[str]:
     return broke(check_sampling([SAMPLING_POLICIES["poisson"]], 5_000_000))
 
 
-def canary() -> Sequence[str]:
+def canary(steps: int) -> Catcher:
     subject = self_subjects()[0]
-    return broke(check_canary(subject, claimed_ledger(subject, 200), 1e-5, steps=700))
+    return lambda: broke(check_canary(subject, claimed_ledger(subject, 200), 1e-5, steps=steps))
 
 
 def recount() -> Sequence[str]:
@@ -143,39 +181,10 @@ def torn_line_is_charged() -> Sequence[str]:
     return () if found == 40 else (f"a torn line was charged as {found - 20} steps",)
 
 
-def released_once() -> Sequence[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        private = _private(folder)
-        (sample,) = private.samples(DataSource(torch.zeros(10, 3)), 1)
-        private.release(sample, private._params)
-        try:
-            private.release(sample, private._params)
-        except InputError:
-            return ()
-        finally:
-            private.close()
-    return ("a sample was released twice for one charge",)
-
-
-def masks_ignore_the_global_seed() -> Sequence[str]:
-    """Dropout in the model: two runs with the same global seed must not share masks, nor leave a trace in it."""
-    found = []
-    for _ in range(2):
-        with tempfile.TemporaryDirectory() as folder:
-            torch.manual_seed(0)
-            private = _private(folder, torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(3, 1)), noise=1e-9)
-            (sample,) = private.samples(DataSource(torch.ones(10, 3)), 1)
-            found.append(torch.cat([v.flatten() for v in private.release(sample, private._params).values()]))
-            private.close()
-    return ("masks follow the global seed",) if torch.allclose(found[0], found[1], atol=1e-6) else ()
-
-
-def _private(folder: str, model=None, noise: float = 1.0, **options) -> PrivateSum:
-    model = torch.nn.Linear(3, 1) if model is None else model
-    losses = ModelLosses(model, lambda model, x: model(x)[:, 0].square())
-    sampling = tacit.PoissonSampling(1.0, 10)
-    multiplier = tacit.GaussianNoise(multiplier=noise)
-    plan = tacit.TrainingPlan(sampling, tacit.ClipRecords(1.0), multiplier, 2, Path(folder) / "ledger.jsonl")
+def _private(folder: str, **options) -> PrivateSum:
+    losses = ModelLosses(torch.nn.Linear(3, 1), lambda model, x: model(x)[:, 0].square())
+    sampling, noise = tacit.PoissonSampling(1.0, 10), tacit.GaussianNoise(multiplier=1.0)
+    plan = tacit.TrainingPlan(sampling, tacit.ClipRecords(1.0), noise, 2, Path(folder) / "ledger.jsonl")
     return PrivateSum(losses, losses.params, plan, **options)
 
 
@@ -202,20 +211,30 @@ CATCHERS: dict[str, Catcher] = {
     "audit: replay of units": replay_units,
     "audit: replay of nobody": replay_nobody,
     "audit: replay of policies": replay_policies,
+    "audit: engine, convolutions": engine("convolution", "five weights"),
+    "audit: engine, embedding": engine("embedding"),
+    "audit: engine, linear": engine("linear", "layers clipped apart"),
+    "audit: engine, rounding": engine("worst-case rounding"),
+    "audit: engine, data": engine("data set", "augmented data set"),
+    "audit: engine, records apart": engine_attempt(records_apart),
+    "audit: engine, chance": engine_attempt(chance_is_secret),
+    "audit: engine, releases": engine_attempt(released_once),
+    "audit: engine, noise": engine_noise,
+    "audit: key sizes": key_sizes,
     "audit: noise": noise,
     "audit: noise of groups": noise_groups,
     "audit: noise, 5e6 draws": noise_long,
     "audit: sampler": sampler,
     "audit: sampler, 5e6 decisions": sampler_long,
-    "audit: canary": canary,
+    "audit: canary": canary(700),
+    "audit: canary, 1,500 steps": canary(1500),
     "audit: ledger": recount,
     "audit: accountants": formulas,
     "audit: records of a seeded run": seeded_run_is_marked,
     "a changed ledger is found": changed_ledger_is_found,
     "a shortened ledger is found": shortened_ledger_is_found,
     "a torn line is charged": torn_line_is_charged,
-    "a sample is released once": released_once,
-    "masks ignore the global seed": masks_ignore_the_global_seed,
+    "kernels are compared when they are loaded": kernels_are_compared,
     "test_record_mixing": mixing_layers,
     "test_the_statement_speaks_of_replacing": _existing("test_fixed_size", "test_the_statement_speaks_of_replacing"),
     "test_other_accountants_refuse_it_by_name": _existing(

@@ -1,24 +1,33 @@
 """Bugs of clipping, summing and units (F1, F3, F4, F5, F6, F18)."""
 
 from importlib import import_module
+from unittest.mock import patch
 
+import numpy as np
 import torch
+from torch.utils.data import default_collate
 
-from tacit.gradients import RecordGroup, before_the_run, random_calls
-from tacit.gradients.batches import map_tensors
+from tacit.gradients import RecordGroup, before_the_run, isolation, random_calls, record_gradients
+from tacit.gradients.batches import map_tensors, take_records
+from tacit.gradients.state_guard import StateGuard
 from tacit.mechanisms.release import GaussianSumMechanism
 from tacit.sampling import Microbatches, Users
 from tacit.sampling.units import DrawnRows
-from tacit.training import private_sum
+from tacit.training import private_sum, samples
+from tacit.training.items import Items
 from tacit.training.private_sum import PrivateSum
 from tests.mutants.mutant import Mutant, swap
 
+LAYERS = ("tacit.gradients.layers.linear", "tacit.gradients.layers.convolution")
 clipped_sum = import_module("tacit.gradients.clipped_sum")  # the package gives the function of that name
+embedding = import_module("tacit.gradients.layers.embedding")
+SQUARING = [record_gradients, embedding, *map(import_module, LAYERS)]
 REAL_FACTORS = GaussianSumMechanism.factors
 REAL_NORMS = GaussianSumMechanism._group_norms
 REAL_RELEASE = PrivateSum.release
 REAL_SUM = clipped_sum.clipped_sum
 REAL_PARTS = clipped_sum._parts
+REAL_ADD = clipped_sum._Summing._add
 REAL_TOGETHER = clipped_sum._Summing._add_together
 
 
@@ -62,7 +71,63 @@ def without_the_first(self, squares):
 
 
 def in_half_precision(self, squares):
-    return [(value * 0.9995).half().double() for value in REAL_NORMS(self, squares)]
+    return [value.half().double() for value in REAL_NORMS(self, squares)]
+
+
+def squares_in_half_precision(rows):
+    """Squares of single entries are rounded to half precision before they are added up."""
+    return rows.reshape(len(rows), -1).half().square().sum(1).double()
+
+
+def without_biases(self, squares):
+    squares = squares.clone()
+    squares[:, [name.endswith("bias") for name in self.shapes]] = 0.0
+    return REAL_NORMS(self, squares)
+
+
+def first_group_only(self, squares):
+    """The other groups pass unclipped."""
+    found = REAL_FACTORS(self, squares).clone()
+    for columns in self._columns[1:]:
+        found[:, columns] = 1.0
+    return found
+
+
+def one_chunk_one_clip(self, gradients, units, held):
+    """The sum of a chunk is clipped in place of its records."""
+    before = {name: value.clone() for name, value in self.sums.items()}
+    with swap(GaussianSumMechanism, "factors", ones):
+        REAL_ADD(self, gradients, units, held)
+    squares = torch.stack([(self.sums[name] - before[name]).square().sum() for name in self.mechanism.shapes])[None]
+    for (name, value), factor in zip(before.items(), REAL_FACTORS(self.mechanism, squares)[0], strict=True):
+        self.sums[name] = value + (self.sums[name] - value) * factor
+
+
+def unmerged(self):
+    """A token's rows as if each stood alone."""
+    return record_gradients.row_squares(self.g)
+
+
+def raw_batch(losses, params, batch, mechanism, **options):
+    """The losses see whole chunks, as if the user had declared them trusted."""
+    return REAL_SUM(losses, params, batch, mechanism, **{**options, "isolation": "trusted"})
+
+
+def over_all_rows(run, input, *statistics, **options):
+    """Batch normalisation over all rows, which are there for the taking beneath vmap."""
+    rows = run.rows_first(input)
+    return run.wrap((rows - rows.mean((0, 1))) / (rows.var((0, 1), unbiased=False) + 1e-5).sqrt())
+
+
+def whole_batch(function, batch, chance):
+    with torch.no_grad():
+        return function(batch)
+
+
+def collated_together(self, asked):
+    """collate_fn is called with all items of the sample, as a loader does."""
+    items = [self.rows[row] for row, _ in asked]
+    return [RecordGroup((self.collate or default_collate)(items), np.arange(len(items)))]
 
 
 def squared(self, squares):
@@ -124,9 +189,18 @@ def rows_of_users(self, drawn, rows, ids):
 USERS_ROWS = Users.rows_of
 
 
+def drawn_from_the_global_seed(function, batch, chance):
+    """Each record alone, but the chance is PyTorch's own."""
+    with torch.no_grad():
+        found = [function(take_records(batch, slice(i, i + 1))) for i in range(len(chance))]
+    columns = [torch.cat(parts) for parts in zip(*found, strict=True)]
+    return tuple(columns)
+
+
 def public_masks(self, shape, p, like):
-    """From PyTorch's own generator, which the user's script may have seeded."""
-    return (torch.rand(self.rows, *shape) >= p).to(like)
+    """From the seed of PyTorch's own generator, which the user's script may have set and published."""
+    draws = np.random.default_rng(torch.initial_seed()).random((self.rows, *shape))
+    return torch.from_numpy(draws >= p).to(like)
 
 
 MUTANTS = [
@@ -140,7 +214,33 @@ MUTANTS = [
            lambda: [swap(clipped_sum._Summing, "_add_together", first_chunk_only)], "audit: replay"),
     Mutant("clip by the longest vector (inf-norm over vectors)", "F6", norms(largest_vector), "audit: replay"),
     Mutant("norm without the first vector", "F6", norms(without_the_first), "audit: replay"),
-    Mutant("norms in half precision", "F6", norms(in_half_precision), "audit: replay"),
+    Mutant("norms in half precision", "F6", norms(in_half_precision),
+           "audit: engine, linear", "away from the one of plain autograd"),
+    Mutant("squares in half precision", "F6", lambda: [
+        swap(module, "row_squares", squares_in_half_precision) for module in SQUARING],
+        "audit: engine, linear", "away from the one of plain autograd"),
+    Mutant("norm without the biases", "F6", norms(without_biases), "audit: engine, linear", "moved the release by"),
+    Mutant("norm without the biases, replayed", "F6", norms(without_biases), "audit: replay", "moved by more than"),
+    Mutant("one group only is clipped", "F6", factors(first_group_only),
+           "audit: engine, linear", "moved the release by"),
+    Mutant("the sum of a chunk is clipped", "F3", lambda: [swap(clipped_sum._Summing, "_add", one_chunk_one_clip)],
+           "audit: engine, linear", "the release of 20 records is"),
+    Mutant("an embedding's norm unmerged", "F6", lambda: [swap(embedding.TokenRows, "squared_norms", unmerged)],
+           "audit: engine, embedding", "moved the release by"),
+    Mutant("isolation bypassed: losses run on the raw batch", "F4", lambda: [
+        swap(private_sum, "clipped_sum", raw_batch)],
+           "audit: engine, records apart", "a branch on the batch: one record moved"),
+    Mutant("isolation lets a batch statistic through", "F4", lambda: [
+        swap(before_the_run, "_BatchNorm", ()), swap(before_the_run, "_refuse_statistics", lambda *arguments: None),
+        patch.dict(isolation.RULE_OF_FUNCTION, {torch.nn.functional.batch_norm: over_all_rows})],
+           "audit: engine, records apart", "batch normalisation: one record moved"),
+    Mutant("state outlives a call", "F4", lambda: [swap(StateGuard, "put_back", lambda self: []),
+           swap(clipped_sum._Summing, "compare_again", lambda self: None)],
+           "audit: engine, records apart", "a model that remembers: one record moved"),
+    Mutant("collate_fn sees the whole sample", "F4", lambda: [swap(Items, "_fetch", collated_together)],
+           "audit: engine, data", "data set: record"),
+    Mutant("augment sees the whole sample", "F4", lambda: [swap(samples, "map_records", whole_batch)],
+           "audit: engine, data", "augmented data set: record"),
     Mutant("square root taken twice", "F6", norms(squared), "audit: replay"),
     Mutant("a NaN record poisons the sum", "F5", factors(without_guard), "audit: replay of faults"),
     Mutant("a label out of range stops the run", "F5",
@@ -151,12 +251,17 @@ MUTANTS = [
            "audit: replay of units"),
     Mutant("microbatch multiplicity forgotten", "F18", lambda: [swap(Microbatches, "multiplicity", 1)],
            "audit: replay of units"),
-    Mutant("realised divisor", "F1", lambda: [swap(PrivateSum, "release", realised_divisor)], "audit: replay"),
+    Mutant("realised divisor", "F1", lambda: [swap(PrivateSum, "release", realised_divisor)],
+           "audit: replay", "moved by more than"),
     Mutant("a small sample stops the run", "F7", lambda: [swap(PrivateSum, "release", raises_on_nobody)],
            "audit: replay of policies"),
     Mutant("the size of the sample is printed", "F14", lambda: [swap(PrivateSum, "release", loud)], "audit: replay"),
     Mutant("batch normalisation accepted", "F4", lambda: [swap(before_the_run, "_BatchNorm", ()),
            swap(clipped_sum.Isolated, "watched", clipped_sum.Watched.watched)], "test_record_mixing"),
-    Mutant("dropout masks from the global seed", "F9", lambda: [swap(random_calls.DrawsOfRows, "kept", public_masks)],
-           "masks ignore the global seed"),
+    Mutant("dropout masks from the global seed", "F9", lambda: [
+        swap(random_calls.DrawsOfRows, "kept", public_masks),
+        swap(clipped_sum, "seed_everything", lambda seed: None)],
+           "audit: engine, chance", "draws of dropout follow the global seed"),
+    Mutant("augmentation from the global seed", "F9", lambda: [
+        swap(samples, "map_records", drawn_from_the_global_seed)], "audit: engine, chance", "follow the global seed"),
 ]  # fmt: skip

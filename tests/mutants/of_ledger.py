@@ -9,7 +9,7 @@ from tacit.ledger import Head, chain, file
 from tacit.ledger.storage import FileStorage
 from tacit.mechanisms.release import UNCLIPPED, GaussianSumMechanism
 from tacit.sampling import PoissonSampling
-from tacit.training import checkpoints
+from tacit.training import checkpoints, private_sum
 from tacit.training.private_sum import PrivateSum
 from tests.mutants.mutant import Mutant, swap
 
@@ -30,6 +30,33 @@ def fewer_charges(self, mechanisms):
 
 def half_settled(self, blocks, begun):
     REAL_SETTLE(self, blocks, begun // 2)
+
+
+def one_less_settled(self, blocks, begun):
+    REAL_SETTLE(self, blocks, begun - 1)
+
+
+def drawn_before_the_charge(self, units, first, steps, blocks):
+    """Two lines in the wrong order: a step is drawn, then its block is charged."""
+    draws, size = self.plan.sampling.draws(units, self._randomness), self.plan.block
+    for step in range(steps):
+        drawn = next(draws)
+        if step % size == 0:
+            blocks.append(REAL_RESERVE(self, first + step, self._block(steps - step)))
+        yield drawn
+
+
+def handed_out_before_the_charge(self, units, first, steps, blocks):
+    """The same with the sample handed out in between, for which no mechanism is there yet."""
+    draws, size = self.plan.sampling.draws(units, self._randomness), self.plan.block
+    for step in range(steps):
+        yield next(draws)
+        if step % size == 0:
+            blocks.append(REAL_RESERVE(self, first + step, self._block(steps - step)))
+
+
+def first_group_only(self):
+    return QUERIES.fget(self)[:1]
 
 
 def charge_behind(self, units, first, steps, blocks):
@@ -125,6 +152,16 @@ MUTANTS = [
            "audit: ledger"),
     Mutant("settled below the steps begun", "F11", lambda: [swap(PrivateSum, "_settle", half_settled)],
            "audit: ledger"),
+    Mutant("settled at one step less", "F11", lambda: [swap(PrivateSum, "_settle", one_less_settled)],
+           "audit: ledger", "more releases than the ledger was charged for"),
+    Mutant("charged after the draw", "F11", lambda: [swap(PrivateSum, "_draw_charged", drawn_before_the_charge)],
+           "audit: ledger", "units were drawn before their step was charged"),
+    Mutant("handed out before the charge", "F11", lambda: [
+        swap(PrivateSum, "_draw_charged", handed_out_before_the_charge)],
+           "audit: ledger", "a run that must go through stopped: KeyError"),
+    Mutant("one group only is charged", "F14", lambda: [
+        swap(GaussianSumMechanism, "queries", property(first_group_only))], "audit: ledger", "noise multiplier"),
+    Mutant("slack of 0", "F6", lambda: [swap(private_sum, "SLACK", 0.0)], "audit: engine, rounding", "slack is 0"),
     Mutant("charged after the release", "F11", lambda: [swap(PrivateSum, "_draw_charged", charge_behind)],
            "audit: ledger"),
     Mutant("a resumed run charges one step a block", "F10", lambda: [
@@ -146,7 +183,9 @@ MUTANTS = [
     Mutant("the number of records in the ledger", "F14", lambda: [swap(PrivateSum, "_draw_charged", remember_size)],
            "audit: replay"),
     Mutant("a sample may be released again", "F11", lambda: [swap(PrivateSum, "_take", always_there)],
-           "a sample is released once"),
+           "audit: engine, releases", "a sample was released twice"),
+    Mutant("a forked process may release", "F9", lambda: [swap(PrivateSum, "_check_process", lambda self: None)],
+           "audit: engine, releases", "a forked process released"),
     Mutant("budget checked one block too late", "F12", lambda: [
         swap(gate.BudgetGate, "__call__", gate_before_the_block)], "audit: accountants"),
     Mutant("budget forgets earlier blocks", "F12", lambda: [swap(gate.BudgetGate, "__call__", forgetful_gate)],

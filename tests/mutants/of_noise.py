@@ -1,8 +1,10 @@
 """Bugs of the noise and of where it comes from (F7, F8, F9)."""
 
+import hashlib
 import os
 
 import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tacit.mechanisms.release import UNCLIPPED, GaussianSumMechanism
 from tacit.randomness import Randomness, inverse_normal, streams
@@ -103,6 +105,21 @@ def where_there_is_a_sum(self, sums, stddevs, denominator, outs):
         out[value == 0] = 0.0
 
 
+def shared_word(self, sums, stddevs, denominator, outs):
+    """The second coordinate gets the noise of the first."""
+    REAL(self, sums, stddevs, denominator, outs)
+    total, out = sums[0].reshape(-1), outs[0].view(-1)
+    out[1:2] = out[:1] + (total[1:2] - total[:1])[: len(out) - 1] / denominator
+
+
+def shared_stretch(self, sums, stddevs, denominator, outs):
+    """Every vector is given the draws of the first one."""
+    calls = self._calls["noise"]
+    for value, stddev, out in zip(sums, stddevs, outs, strict=True):
+        self._calls["noise"] = calls
+        REAL(self, [value], [stddev], denominator, [out])
+
+
 def divided_twice(self, sums, stddevs, denominator, outs):
     REAL(self, sums, [stddev / denominator for stddev in stddevs], denominator, outs)
 
@@ -121,6 +138,14 @@ REAL_START = Randomness._start
 
 def known_key(self, key):
     REAL_START(self, bytes(32) if self._seed is None else key)
+
+
+def shorter_key(shorten):
+    return lambda self, key: REAL_START(self, shorten(key) if self._seed is None else key)
+
+
+def four_bytes(self, counter):
+    return Cipher(algorithms.AES(self._key[:4] + bytes(28)), modes.CTR(counter)).encryptor()
 
 
 def unscaled_noise(self):
@@ -155,6 +180,7 @@ def no_kernel(*arguments):
 MUTANTS = [
     Mutant("halved noise", "F8", scaled(0.5), "audit: noise"),
     Mutant("noise 5 % low", "F8", scaled(0.95), "audit: noise"),
+    Mutant("noise 3 % low", "F8", scaled(0.97), "audit: noise", "scale ("),
     Mutant("noise 1 % low", "F8", scaled(0.99), "audit: noise, 5e6 draws", slow=True),
     Mutant("noise 30 % low, seen by a canary", "F8", scaled(0.7), "audit: canary"),
     Mutant("no noise at all", "F8", scaled(1e-12), "audit: noise"),
@@ -172,9 +198,15 @@ MUTANTS = [
     Mutant("noise correlated with the coordinate before", "F8", drawn(from_the_coordinate_before), "audit: noise"),
     Mutant("noise loud and soft by turns", "F8", drawn(every_other_release), "audit: noise"),
     Mutant("one layer without noise", "F8", lambda: [swap(Randomness, "add_noise", one_layer_without)],
-           "audit: noise of groups"),
+           "audit: noise of groups", "scale of single coordinates"),
     Mutant("one coordinate without noise", "F8", lambda: [swap(Randomness, "add_noise", first_coordinate_without)],
            "audit: noise"),
+    Mutant("one word of noise for two coordinates", "F8", lambda: [swap(Randomness, "add_noise", shared_word)],
+           "audit: noise", "resolution ("),
+    Mutant("one word of noise for two coordinates of a large model", "F8", lambda: [
+        swap(Randomness, "add_noise", shared_word)], "audit: engine, noise", "equal coordinates ("),
+    Mutant("all vectors share a stretch of noise", "F8", lambda: [swap(Randomness, "add_noise", shared_stretch)],
+           "audit: engine, noise", "equal coordinates ("),
     Mutant("no noise where the sum is zero", "F7", lambda: [swap(Randomness, "add_noise", where_there_is_a_sum)],
            "audit: noise"),
     Mutant("noise divided twice", "F1", lambda: [swap(Randomness, "add_noise", divided_twice)], "audit: noise"),
@@ -186,9 +218,20 @@ MUTANTS = [
            "audit: noise"),
     Mutant("the same stretch of noise at every step", "F9", lambda: [swap(Randomness, "_next_counter", same_counter)],
            "audit: noise"),
-    Mutant("key kept after a fork", "F9", lambda: [swap(Randomness, "_next_counter", no_new_key)], "audit: noise"),
+    Mutant("key kept after a fork", "F9", lambda: [swap(Randomness, "_next_counter", no_new_key)],
+           "audit: noise", "came twice"),
     Mutant("reused seed: every source has the same key", "F9", lambda: [swap(Randomness, "_start", known_key)],
            "audit: noise"),
+    Mutant("a key of 32 bits, filled up with zeros", "F9", lambda: [
+        swap(Randomness, "_start", shorter_key(lambda key: key[:4] + bytes(28)))], "audit: noise", "span 32 bits"),
+    Mutant("a key of 32 bits, repeated", "F9", lambda: [
+        swap(Randomness, "_start", shorter_key(lambda key: key[:4] * 8))], "audit: noise", "span 32 bits"),
+    Mutant("a key hashed from 32 bits", "F9", lambda: [
+        swap(Randomness, "_start", shorter_key(lambda key: hashlib.sha256(key[:4]).digest()))],
+        "audit: key sizes", "fresh keys came twice", slow=True),
+    Mutant("the noise uses 32 bits of the key", "F9", lambda: [
+        swap(streams, "add_noise_by_kernel", no_kernel), swap(Randomness, "_stream", four_bytes)],
+           "audit: noise", "224 of 256 bits of the key change nothing in the noise"),
     Mutant("a seeded source calls itself secure", "F8", lambda: [swap(Randomness, "kind", "secure")],
            "audit: records of a seeded run"),
 ]  # fmt: skip

@@ -34,6 +34,10 @@ def slightly_higher(self, population, found):
     return np.flatnonzero(found / TOP < 1.02 * self.probability)
 
 
+def three_percent_higher(self, population, found):
+    return np.flatnonzero(found / TOP < 1.03 * self.probability)
+
+
 def from_the_end(self, population, found):
     """Unit i looks at word n - i: one unit more changes everybody's word."""
     return np.flatnonzero(found[::-1] / TOP < self.probability)
@@ -111,7 +115,8 @@ MUTANTS = [
            "audit: sampler"),
     Mutant("records taken in order", "F2", lambda: [swap(PoissonSampling, "draws", in_order)], "audit: sampler"),
     Mutant("q 20 % high", "F2", poisson(higher), "audit: sampler"),
-    Mutant("q 20 % high, seen by a canary", "F2", poisson(higher), "audit: canary"),
+    Mutant("q 20 % high, seen by a canary", "F2", poisson(higher), "audit: canary, 1,500 steps"),
+    Mutant("q 3 % high", "F2", poisson(three_percent_higher), "audit: sampler, 5e6 decisions", "rate ("),
     Mutant("q 2 % high", "F2", poisson(slightly_higher), "audit: sampler, 5e6 decisions"),
     Mutant("draws depend on the number of units", "F2", poisson(from_the_end), "audit: sampler"),
     Mutant("draws depend on the number of units, replayed", "F2", poisson(from_the_end), "audit: replay"),

@@ -2,6 +2,7 @@
 
 from tacit.audit.audit import perform, run_checks, self_checks
 from tacit.audit.canary import check_canary
+from tacit.audit.engine import check_engine
 from tacit.audit.finding import Finding
 from tacit.audit.formulas import check_formulas
 from tacit.audit.noise import check_noise
@@ -15,6 +16,7 @@ from tacit.audit.sampler import check_sampler
 __all__ = [
     "Finding",
     "check_canary",
+    "check_engine",
     "check_formulas",
     "check_noise",
     "check_one_run",

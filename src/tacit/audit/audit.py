@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tacit.audit.canary import check_canary, claimed_ledger
+from tacit.audit.engine import check_engine
 from tacit.audit.finding import Effort, Finding
 from tacit.audit.formulas import check_formulas
 from tacit.audit.noise import check_noise
@@ -24,7 +25,8 @@ Timed = tuple[Finding, float]
 
 _DRAWS: dict[Effort, int] = {"quick": 400_000, "standard": 5_000_000, "deep": 20_000_000}
 _DECISIONS: dict[Effort, int] = {"quick": 150_000, "standard": 4_000_000, "deep": 20_000_000}
-_STEPS: dict[Effort, int] = {"quick": 500, "standard": 5_000, "deep": 20_000}
+_STEPS: dict[Effort, int] = {"quick": 500, "standard": 1_500, "deep": 20_000}
+_LARGE: dict[Effort, int] = {"quick": 400_000, "standard": 1_500_000, "deep": 10_000_000}  # draws of large models
 _PROCESSES: dict[Effort, int] = {"quick": 1, "standard": 2, "deep": 4}
 _CLAIMED_STEPS = 200
 DELTA = 1e-5
@@ -50,6 +52,7 @@ def self_checks(effort: Effort = "standard") -> list[Check]:
     loud = subjects[0]
     checks: list[Check] = [
         lambda: check_replay(few_cases() if effort == "quick" else None),
+        lambda: check_engine(_LARGE[effort]),
         lambda: check_noise(subjects[:1] if effort == "quick" else subjects, _DRAWS[effort], _PROCESSES[effort]),
         lambda: check_sampler(policies, _DECISIONS[effort]),
         lambda: check_recount(policies[:1] if effort == "quick" else policies),
@@ -73,6 +76,7 @@ def run_checks(run: Path, delta: float, effort: Effort = "standard") -> list[Che
     subject = subject_of(event, ledger.header.unit)
     checks += [
         check_replay,
+        lambda: check_engine(_LARGE[effort]),
         lambda: check_noise([subject], _DRAWS[effort], _PROCESSES[effort]),
         lambda: check_sampler([subject.sampling], _DECISIONS[effort]),
         lambda: check_recount([subject.sampling]),

@@ -20,7 +20,7 @@ from scipy.special import chdtri, ndtri
 from scipy.stats import beta
 
 from tacit.accountants import get_accountant, ledger_bracket
-from tacit.audit.finding import Finding
+from tacit.audit.finding import ALPHA, Finding, turns_errors_into_findings
 from tacit.audit.noise import Queries, claimed_queries, claimed_stddevs
 from tacit.audit.sampler import recorded_rate, units_of
 from tacit.audit.subject import ROWS_OF_A_UNIT, Subject
@@ -85,6 +85,7 @@ class Leak:
     likely_shift_over_noise: float
 
 
+@turns_errors_into_findings("canary")
 def check_canary(subject: Subject, ledger: Ledger, delta: float, steps: int = 20_000) -> Finding:
     """Bound epsilon from below at 99.9 %, and compare with what the ledger claims for all its charges."""
     if not ledger.steps:
@@ -95,7 +96,8 @@ def check_canary(subject: Subject, ledger: Ledger, delta: float, steps: int = 20
     if claim is None or lower is None:
         return Finding("canary", f"{steps} steps", scores.count, skipped="no accountant reads this ledger")
     broke: tuple[str, ...] = ()
-    if lower > claim:
+    # Below 99.9 % of doubt a number is worth printing; an alarm needs the level of all other checks.
+    if lower > claim and (surely_leaked(ledger, measure(scores, subject, ledger, 1 - ALPHA), delta) or 0.0) > claim:
         broke = (
             f"at least epsilon {lower:.4f} was leaked, the ledger claims {claim:.4f} at delta {delta:g} "
             f"(rate {leak.likely_rate:.3f}, shift over noise {leak.likely_shift_over_noise:.3f} of the ledger's)",

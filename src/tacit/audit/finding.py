@@ -1,8 +1,11 @@
 """What a check found: what it tried, what it measured, and what broke."""
 
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from functools import wraps
+from pathlib import Path
+from typing import Any, Literal, ParamSpec
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +14,7 @@ from scipy.special import ndtr
 ALPHA = 1e-6  # of a whole check: a false alarm in a million clean runs, shared out among its tests
 
 Effort = Literal["quick", "standard", "deep"]
+Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +84,35 @@ def smallest(p_values: ArrayLike) -> float:
     """The p-value of the smallest of many."""
     values = np.asarray(p_values)
     return float(min(1.0, values.min() * values.size)) if values.size else 1.0
+
+
+def described(error: BaseException) -> str:
+    """An error in one line: what it is, what it says, and where it came from."""
+    said = (str(error).splitlines() or [""])[0]
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {said}{where}" if said else f"{type(error).__name__}{where}"
+
+
+def turns_errors_into_findings(
+    check: str,
+) -> Callable[[Callable[Arguments, Finding]], Callable[Arguments, Finding]]:
+    """A check drives code that works; if it raises, the code does not, and that is a finding rather than a traceback.
+
+    A full disk or a lack of memory is nobody's broken promise and is raised.
+    """
+
+    def decorate(run: Callable[Arguments, Finding]) -> Callable[Arguments, Finding]:
+        @wraps(run)
+        def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Finding:
+            try:
+                return run(*args, **kwargs)
+            except (OSError, MemoryError):
+                raise
+            except Exception as error:
+                sentence = f"the engine failed where it must work: {described(error)}"
+                return Finding(check, "stopped by an error", 0, (sentence,), "stopped by an error")
+
+        return checked
+
+    return decorate

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import norm
 
 from tacit.accountants import ACCOUNTANTS, Budget, BudgetGate, Guarantee
-from tacit.audit.finding import Finding
+from tacit.audit.finding import Finding, turns_errors_into_findings
 from tacit.errors import BudgetError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 
@@ -20,6 +20,7 @@ _SIMULATED = (0.05, 1.0, 200, 1e-2)  # q, z, steps, delta: an epsilon that a few
 _SEVERAL = (GaussianSumQuery(1.0, 2.0, group="a"), GaussianSumQuery(2.0, 4.0, group="b"))
 
 
+@turns_errors_into_findings("accountants")
 def check_formulas(runs: int = 20_000) -> Finding:
     """No bound may lie below the truth, and the certified lower bound may not lie above it."""
     broke: list[str] = []

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from tacit.audit.finding import Finding, Trial, rejected
+from tacit.audit.finding import Finding, Trial, rejected, turns_errors_into_findings
 from tacit.audit.normality import Table, normality_trials, scale_of
-from tacit.audit.processes import repeated_blocks
+from tacit.audit.processes import repeated_blocks, small_keys
 from tacit.audit.subject import Audited, Subject
 from tacit.audit.tails import far_draws
 from tacit.ledger import GaussianSumQuery
@@ -25,8 +25,11 @@ Queries = tuple[GaussianSumQuery, ...]
 
 _NOBODY = PoissonSampling(probability=1e-15, expected_size=7.0)  # a denominator that a wrong one will not equal
 _WIDTH = 2000  # coordinates of a release
+_MANY = 1_000_000  # draws of a check that may take seconds
+_KEYS = 300_000
 
 
+@turns_errors_into_findings("noise")
 def check_noise(subjects: Sequence[Subject], draws: int = 5_000_000, processes: int = 2) -> Finding:
     """Scale, shape, tails, coordinates, releases and lags of ``draws`` draws; far tails; repetition over processes."""
     trials: list[Trial] = []
@@ -42,13 +45,13 @@ def check_noise(subjects: Sequence[Subject], draws: int = 5_000_000, processes: 
     width = _width(each)
     table = Randomness().normals(each - each % width).numpy().reshape(-1, width)
     trials += _named("normals", table, torch.float64)
-    repeated = repeated_blocks(processes)
-    broke = (*rejected(trials), *far_draws(), *repeated)
+    keys = 1_000 if draws < _MANY else _KEYS
+    broke = (*rejected(trials), *far_draws(), *repeated_blocks(processes), *small_keys(keys))
     least = min(one.p_value for one in trials)
     off = max(abs(scale - 1) for scale in scales)
     return Finding(
         "noise",
-        f"releases of empty samples, {len(trials)} tests; far tails; {processes} forked processes",
+        f"releases of empty samples, {len(trials)} tests; far tails; {processes} forked processes, {keys:,} keys",
         total + table.size,
         broke,
         f"{total + table.size:,} draws: scale within {off:.3%} of the ledger's, smallest p {least:.2g}",

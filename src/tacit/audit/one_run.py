@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from tacit.audit.canary import CONFIDENCE, claimed_epsilon, loudness
-from tacit.audit.finding import Finding
+from tacit.audit.finding import Finding, turns_errors_into_findings
 from tacit.audit.subject import Subject
 from tacit.ledger import Ledger
 from tacit.training import DataSource
@@ -23,6 +23,7 @@ WEAK = ("finds gross faults only: a run tells much less than its worst case",)
 _GUESSES = 0.1  # of the canaries, on either side
 
 
+@turns_errors_into_findings("one run")
 def check_one_run(subject: Subject, ledger: Ledger, delta: float, canaries: int = 1000) -> Finding:
     """One run of as many steps as the ledger has (at most 2,000)."""
     claim, steps = claimed_epsilon(ledger, delta), min(ledger.steps, 2000)

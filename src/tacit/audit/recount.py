@@ -1,7 +1,8 @@
 """Check 6: count the releases of small real runs and compare with the ledger on disk, step by step.
 
 Every release takes one stretch of the noise stream, so the source of randomness knows how many there were. The ledger
-must have been charged for at least as many, and the charge must have been synced, before the noise was drawn.
+must have been charged for at least as many, and the charge must have been synced, before the noise was drawn; and
+before the units were drawn, at which the source of randomness is watched too.
 """
 
 import os
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.audit.files import checkpoint_head
-from tacit.audit.finding import Finding
+from tacit.audit.finding import Finding, described, turns_errors_into_findings
 from tacit.audit.replay import CLIPPING, Case, classify, outgoing
 from tacit.audit.sampler import recorded_rate
 from tacit.errors import LedgerError
@@ -26,6 +29,7 @@ from tacit.ledger import GaussianSumQuery, Ledger, PoissonSample, merged_noise_m
 from tacit.losses import Losses, ModelLosses
 from tacit.mechanisms import Clipping, ClipRecords, GaussianNoise
 from tacit.randomness import Randomness
+from tacit.randomness.streams import Purpose
 from tacit.sampling import RECORDS, SAMPLING_POLICIES, Microbatches, SamplingPolicy, UnitOfPrivacy
 from tacit.training import PrivateGradient, TrainingPlan, train
 
@@ -33,6 +37,7 @@ MULTIPLIER = 1.3
 _STEPS, _LEFT_AFTER, _BLOCK = 12, 7, 5
 
 
+@turns_errors_into_findings("ledger")
 def check_recount(policies: Sequence[SamplingPolicy] | None = None) -> Finding:
     """Loops that are left early, interrupted runs that go on, and what the events say, for every policy and rule."""
     policies = list(SAMPLING_POLICIES.values()) if policies is None else policies
@@ -41,7 +46,13 @@ def check_recount(policies: Sequence[SamplingPolicy] | None = None) -> Finding:
     for policy in policies:
         kind = recorded_kind(policy)
         for count in (_user_loop, _resumed_run):
-            found = count(policy)
+            found = Count()
+            try:
+                count(policy, found)
+            except (OSError, MemoryError):
+                raise
+            except Exception as error:
+                found.broke.append(f"a run that must go through stopped: {described(error)}")
             releases += found.releases
             broke += [f"{sentence} ({kind})" for sentence in found.broke]
     rules = [(clipping, RECORDS) for clipping in CLIPPING.values()]
@@ -78,6 +89,23 @@ class Count:
         if times < lines:
             self.broke.append(f"the ledger was not synced to disk for each of its records ({times} of {lines})")
 
+    def watched_source(self, path: Path, before: int) -> Randomness:
+        """A secure source that looks at the ledger whenever units are drawn from it: the step must be paid for."""
+        source = Randomness()
+        draw = source.words
+
+        def words(purpose: Purpose, count: int) -> NDArray[np.uint64]:
+            if purpose == "sampling" and _charged_on_disk(path) <= before + source._calls["noise"]:
+                self.broke.append("units were drawn before their step was charged on disk")
+            return draw(purpose, count)
+
+        source.words = words  # type: ignore[method-assign]
+        return source
+
+
+def _charged_on_disk(path: Path) -> int:
+    return read_ledger(path).steps if path.exists() else 0
+
 
 Synced = Counter[int]
 """How often each file, known by its inode, was synced."""
@@ -101,13 +129,13 @@ def _data(units: int = 100) -> tuple[Tensor, Tensor]:
     return torch.randn(units, 4, generator=generator), torch.randint(0, 2, (units,), generator=generator)
 
 
-def _user_loop(policy: SamplingPolicy) -> Count:
+def _user_loop(policy: SamplingPolicy, count: Count) -> None:
     """A user's own loop, left in the middle of a block, and a second one on the same ledger."""
-    count = Count()
     with tempfile.TemporaryDirectory() as folder, watch_syncs() as synced:
         path = Path(folder) / "ledger.jsonl"
         for _ in range(2):
-            before, source, model = count.releases, Randomness(), nn.Linear(4, 2)
+            before, model = count.releases, nn.Linear(4, 2)
+            source = count.watched_source(path, before)
             noise = GaussianNoise(multiplier=MULTIPLIER)
             private = PrivateGradient(
                 model, classify, policy, ClipRecords(1.0), noise, ledger=path, block=_BLOCK, randomness=source
@@ -120,18 +148,17 @@ def _user_loop(policy: SamplingPolicy) -> Count:
                         break
             count.compare(source, path, synced, before)
         count.broke += _event_facts(policy, read_ledger(path))
-    return count
 
 
-def _resumed_run(policy: SamplingPolicy) -> Count:
+def _resumed_run(policy: SamplingPolicy, count: Count) -> None:
     """A run that is stopped after its checkpoint and goes on; what was lost is paid for again."""
-    count = Count()
     with tempfile.TemporaryDirectory() as folder, watch_syncs() as synced:
         path, saved = Path(folder) / "ledger.jsonl", Path(folder) / "checkpoint.safetensors"
         noise = GaussianNoise(multiplier=MULTIPLIER)
         plan = TrainingPlan(policy, ClipRecords(1.0), noise, _STEPS, path, block=_BLOCK)
         for leave in (True, False):
-            before, source, method = count.releases, Randomness(), descent(ModelLosses(nn.Linear(4, 2), classify))
+            before, method = count.releases, descent(ModelLosses(nn.Linear(4, 2), classify))
+            source = count.watched_source(path, before)
 
             def look(step: int, leave: bool = leave, source: Randomness = source, before: int = before) -> None:
                 count.compare(source, path, synced, before)
@@ -143,7 +170,6 @@ def _resumed_run(policy: SamplingPolicy) -> Count:
                 train(method, _data(), plan, randomness=source, on_step=look, **options)
             count.compare(source, path, synced, before)
             count.broke += _checkpoint_facts(saved, path, source)
-    return count
 
 
 class _StopError(Exception):
@@ -167,6 +193,8 @@ def _facts(clipping: Clipping, unit: UnitOfPrivacy) -> list[str]:
     policy = SAMPLING_POLICIES["poisson"]
     case = Case(policy, clipping, [1.0] * 4, unit=unit)
     run = outgoing(case, case.data())
+    if run.stopped or not run.queries:
+        return [f"a run that must go through stopped: {run.stopped} ({type(clipping).__name__})"]
     found, broke = merged_noise_multiplier(run.queries), []
     if abs(found - 1.0) > 1e-9:
         broke.append(f"the ledger's noise multiplier is {found:.6g}, declared was 1 ({type(clipping).__name__})")

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from tacit.audit.finding import Finding
+from tacit.audit.finding import Finding, described, turns_errors_into_findings
 from tacit.errors import TacitError
 from tacit.ledger import GaussianSumQuery, read_ledger
 from tacit.losses import ModelLosses
@@ -118,6 +118,7 @@ class Case:
         return 2.0 if self.sampling.neighbours == "replace_one" else 1.0
 
 
+@turns_errors_into_findings("replay")
 def check_replay(cases: Sequence[Case] | None = None) -> Finding:
     """Replay every case; anything that differs by more than what was charged for is reported."""
     cases = every_case() if cases is None else cases
@@ -192,6 +193,8 @@ def compare(case: Case, known: dict[str, Outgoing] | None = None) -> tuple[list[
             broke.append(f"the file {name} differs")
     if one.said != other.said:
         broke.append("what is printed, logged or warned of differs")
+    if one.stopped:
+        broke.append(f"a run on harmless data stopped: {one.stopped}")
     if one.stopped != other.stopped:
         broke.append(f"one run stopped, the other not: {one.stopped or other.stopped}")
     if len(one.released) != len(other.released):
@@ -214,19 +217,29 @@ def compare(case: Case, known: dict[str, Outgoing] | None = None) -> tuple[list[
 
 
 def moved_share(one: Mapping[str, Tensor], other: Mapping[str, Tensor], run: Outgoing, case: Case) -> float:
-    """The larger of the groups' moves over their sensitivities, and of the joint move over 1/z."""
-    joint, allowed, largest = 0.0, 0.0, 0.0
+    """How far a release moved, as a share of what was charged for one unit."""
     norm = case.clipping.initial if isinstance(case.clipping, AdaptiveClip) else 1.0
-    for query in run.queries:
-        names = list(one) if query.group == "all" else [name for name in query.group.split(",") if name in one]
-        scales = _scales(case.clipping)
-        squares = sum(float(((one[n] - other[n]).double() / scales.get(n, 1.0)).square().sum()) for n in names)
-        moved = math.sqrt(squares) * run.denominator / case.moves / norm
-        if names:
-            largest = max(largest, moved / query.sensitivity)
-            joint += (moved / query.noise_stddev) ** 2
-            allowed += (query.sensitivity / query.noise_stddev) ** 2
-    return max(largest, math.sqrt(joint / allowed))
+    scales = _scales(case.clipping)
+    unit = run.denominator / case.moves / norm
+    moves = {name: (one[name] - other[name]).double() * (unit / scales.get(name, 1.0)) for name in one}
+    return share_of_charge(moves, run.queries)
+
+
+def share_of_charge(moves: Mapping[str, Tensor], queries: Sequence[GaussianSumQuery], room: float = 0.0) -> float:
+    """The larger of the groups' moves over their sensitivities, and of the joint move over 1/z.
+
+    ``room`` is the length that the rounding of the releases themselves may have added.
+    """
+    joint, allowed, largest = 0.0, 0.0, 0.0
+    for query in queries:
+        names = list(moves) if query.group == "all" else [name for name in query.group.split(",") if name in moves]
+        if not names:
+            continue
+        moved = max(0.0, math.sqrt(sum(float(moves[name].square().sum()) for name in names)) - room)
+        largest = max(largest, moved / query.sensitivity)
+        joint += (moved / query.noise_stddev) ** 2
+        allowed += (query.sensitivity / query.noise_stddev) ** 2
+    return max(largest, math.sqrt(joint / allowed)) if allowed else math.inf
 
 
 def _scales(clipping: Clipping) -> dict[str, float]:
@@ -250,7 +263,8 @@ def outgoing(case: Case, data: tuple[Tensor, Tensor]) -> Outgoing:
             warnings.simplefilter("always")
             released, drawn, stopped = _release(case, data, Path(folder) / "ledger.jsonl")
             files = {path.name: path.read_bytes() for path in Path(folder).iterdir() if "evidence" not in path.name}
-            queries = read_ledger(folder).charges[0].event.queries
+            charges = read_ledger(folder).charges
+            queries = charges[0].event.queries if charges else ()
     finally:
         logging.getLogger().removeHandler(handler)
     words = said.getvalue() + "".join(str(one.message) for one in warned)
@@ -277,7 +291,7 @@ def _release(
     except TacitError as error:
         return released, drawn, f"{type(error).__name__}: {error}"
     except Exception as error:
-        return released, drawn, type(error).__name__
+        return released, drawn, described(error)
     finally:
         engine.close()
     return released, drawn, ""

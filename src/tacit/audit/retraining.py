@@ -16,7 +16,7 @@ from scipy.stats import beta
 from torch import Tensor, nn
 
 from tacit.audit.canary import CONFIDENCE, claimed_epsilon
-from tacit.audit.finding import Finding
+from tacit.audit.finding import Finding, turns_errors_into_findings
 from tacit.audit.one_run import WEAK
 from tacit.audit.recount import descent
 from tacit.audit.replay import classify
@@ -29,6 +29,7 @@ from tacit.training import TrainingPlan, train
 _SIZE, _STEPS, _RATE, _MULTIPLIER = 20, 20, 0.5, 1.0
 
 
+@turns_errors_into_findings("retraining")
 def check_retraining(models: int = 400, delta: float = 1e-5) -> Finding:
     """``models`` runs, half of them with the canary."""
     losses = np.array([[_trained(canary) for canary in (False, True)] for _ in range(models // 2)])

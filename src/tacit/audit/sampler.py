@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc
 from scipy.stats import binom
 
-from tacit.audit.finding import Finding, Trial, rejected, smallest, two_sided
+from tacit.audit.finding import Finding, Trial, rejected, smallest, turns_errors_into_findings, two_sided
 from tacit.errors import InputError
 from tacit.ledger import BallsInBinsStep, FixedSizeSample, GaussianSumQuery, PoissonSample
 from tacit.randomness import Randomness
@@ -23,6 +23,7 @@ _MANY = 2000  # coincidences from which on a normal score is as good as counting
 _QUERY = (GaussianSumQuery(1.0, 1.0),)
 
 
+@turns_errors_into_findings("sampler")
 def check_sampler(policies: Sequence[SamplingPolicy], decisions: int = 4_000_000, units: int = 200) -> Finding:
     """Rate, variance n q (1-q), single units, pairs and lags over so many decisions of "does this unit take part?"."""
     trials: list[Trial] = []
