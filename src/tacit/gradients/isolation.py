@@ -62,12 +62,23 @@ class Use:
             raise UncoveredError("the input of a layer is changed in place after the layer has used it")
 
 
-def as_written() -> AbstractContextManager[object]:
-    """Models under torch.compile run uncompiled here: the operations that were written must be seen."""
-    if "torch._dynamo" not in sys.modules:  # then nothing is compiled, and importing it takes seconds
-        return nullcontext()
-    stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
-    return stance
+@contextmanager
+def as_written() -> Iterator[None]:
+    """How the losses run on every path: uncompiled, but told that they are being compiled.
+
+    The operations that were written must be seen, so that compiled models run eagerly. Libraries do without questions
+    about values while a graph is traced (Hugging Face: ``if mask.all()``), which would part the records here.
+    """
+    flags: Any = torch.compiler
+    before = flags._is_compiling_flag
+    # where torch._dynamo is not loaded nothing is compiled, and importing it takes seconds
+    stance = torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+    flags._is_compiling_flag = True
+    try:
+        with stance:
+            yield
+    finally:
+        flags._is_compiling_flag = before
 
 
 @contextmanager

@@ -13,7 +13,9 @@ within a step, ``clipped_sum`` sees it by computing some of them again; beyond t
 
 import functools
 import itertools
+import os
 import random
+import re
 import threading
 import types
 import weakref
@@ -32,6 +34,7 @@ from tacit.errors import LossesError
 
 _LONG = 4096  # of a longer container only the length is compared, of a longer array some entries
 _NOTHING = object()
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]|^" + re.escape(os.path.dirname(os.__file__)))
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, np.generic)
 _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, types.CodeType, weakref.ref, property, staticmethod)
 _OF_CLASSES = (*_SKIPPED, classmethod, types.MemberDescriptorType, types.GetSetDescriptorType, str, type(None))
@@ -109,7 +112,7 @@ def _looker(thing: Any) -> Callable[[Any], dict[str, Any]] | None:
         case Tensor() | np.ndarray():
             return None
         case dict():
-            return (lambda d: {str(k): v for k, v in d.items()}) if len(thing) <= _LONG else None
+            return _of_dict if dict.__len__(thing) <= _LONG else None
         case list() | tuple() | deque():
             return (lambda s: {str(i): v for i, v in enumerate(s)}) if len(thing) <= _LONG else None
         case types.CellType():
@@ -129,6 +132,11 @@ def _looker(thing: Any) -> Callable[[Any], dict[str, Any]] | None:
         case _ if _is_opaque(type(thing)) and not isinstance(thing, torch.nn.Module):
             return None
     return _of_object
+
+
+def _of_dict(entries: dict[Any, Any]) -> dict[str, Any]:
+    """By the base class: a mapping with methods of its own might import, or make, what it is asked for."""
+    return {str(key): value for key, value in dict.items(entries)}
 
 
 def _of_object(thing: Any) -> dict[str, Any]:
@@ -151,8 +159,10 @@ def _of_function(function: types.FunctionType) -> dict[str, Any]:
     if _is_opaque(function):
         return {}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    names = set(function.__code__.co_names)
-    used = {name: value for name, value in function.__globals__.items() if name in names}
+    known = function.__globals__
+    used = {name: known[name] for name in function.__code__.co_names if name in known}
+    if _INSTALLED.search(function.__code__.co_filename):  # what it calls leads through all of the libraries beneath it
+        used = {name: value for name, value in used.items() if not isinstance(value, types.FunctionType | type)}
     return {**used, **dict(cells), "defaults": function.__defaults__, **function.__dict__,
             "keyword defaults": function.__kwdefaults__}  # fmt: skip
 
@@ -176,6 +186,8 @@ def _fact(thing: Any) -> Any:
             return (None if thing.is_inference() else thing._version, id(grad), None if grad is None else grad._version)
         case np.ndarray():
             return thing.flat[:: max(1, thing.size // _LONG)].copy()
+        case random.SystemRandom():
+            return None  # draws from the system, and remembers nothing
         case random.Random() | np.random.RandomState():
             return thing.getstate() if isinstance(thing, random.Random) else str(thing.get_state())
         case np.random.Generator():
@@ -184,7 +196,9 @@ def _fact(thing: Any) -> Any:
             return thing.get_state()
         case set() | frozenset() | bytearray():
             return thing.copy() if len(thing) <= _LONG else len(thing)
-        case dict() | list() | tuple() | deque():
+        case dict():
+            return dict.__len__(thing)
+        case list() | tuple() | deque():
             return len(thing)
         case types.GeneratorType():
             return None if thing.gi_frame is None else thing.gi_frame.f_lasti
