@@ -4,7 +4,8 @@ A running mean in a module, a list that collects, a counter in a closure, a gene
 decide what happens to the others, or carries data out of the run without noise, and no clip bounds that. So everything
 that can be reached by name from the model, the losses, a data set or a collate_fn is looked at before and after:
 attributes, slots, containers, closures, defaults, globals that a function names, classes of the user's own, hooks,
-generators and iterators.
+generators and iterators. Functions of installed packages are followed to their values, not to the functions that they
+call, which lead through everything that is installed.
 
 What cannot be reached (files, the environment, globals of other modules) is not seen here. Where it changes losses
 within a step, ``clipped_sum`` sees it by computing some of them again; beyond that it is the user's own affair
@@ -16,6 +17,7 @@ import itertools
 import os
 import random
 import re
+import sys
 import threading
 import types
 import weakref
@@ -24,7 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from operator import length_hint
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -69,106 +71,123 @@ _OPAQUE = frozenset(
 class Memory:
     """What one thing remembers, and how to put it back: its parts, and what of itself can be compared."""
 
-    __slots__ = ("fact", "parts", "put_back", "read", "thing")
+    __slots__ = ("fact", "parts", "thing", "way")
 
-    def __init__(self, thing: Any, seen: dict[int, Any], look: Callable[[Any], dict[str, Any]] | None) -> None:
-        self.thing, self.fact, self.put_back = thing, _fact(thing), _PUT_BACK.get(type(thing))
-        self.read = look
+    def __init__(self, thing: Any, way: "Way", seen: dict[int, Any]) -> None:
+        self.thing, self.way = thing, way
+        self.fact = way.fact(thing) if way.fact is not None else None
         self.parts: dict[str, tuple[Any, Memory | None]] = {}
-        if look is not None:
-            self.parts = {name: (part, _memory(part, seen)) for name, part in look(thing).items()}
+        if way.parts is not None:
+            parts = way.parts(thing).items()
+            self.parts = {n: (part, _memory(part, seen, of_object=n == "__class__")) for n, part in parts}
 
-    def changes(self, name: str, *, on_demand: bool) -> Iterator[str]:
-        """The names of what is not as it was, which is put back on the way."""
-        if not _same(self.fact, _fact(self.thing)):
-            if self.put_back is not None:
-                self.put_back(self.thing, self.fact)
-            yield name
-        if self.read is None:
-            return
-        now = self.read(self.thing)
-        for part in [*self.parts, *(part for part in now if part not in self.parts)]:
-            before, memory = self.parts.get(part, (_NOTHING, None))
-            after = now.get(part, _NOTHING)
-            if not _same(before, after):
-                _set(self.thing, part, before)
-                if part not in _OF_PYTORCH and not (on_demand and before is None and not isinstance(after, _PLAIN)):
-                    yield f"{name}.{part}"
-            if memory is not None:
-                inside = list(memory.changes(f"{name}.{part}", on_demand=on_demand))
-                yield from inside if part not in _OF_PYTORCH else ()
+    def changes(self, on_demand: bool) -> list[str]:
+        """The names, as seen from here, of what is not as it was, which is put back on the way."""
+        found: list[str] = []
+        way = self.way
+        if way.fact is not None and not _same(self.fact, way.fact(self.thing)):
+            if way.put_back is not None:
+                way.put_back(self.thing, self.fact)
+            found.append("")
+        if way.parts is None:
+            return found
+        now = way.parts(self.thing)
+        for part, (before, memory) in self.parts.items():
+            if (after := now.get(part, _NOTHING)) is not before:
+                found += self._rebound(part, before, after, on_demand)
+            if memory is not None and (inside := memory.changes(on_demand)) and part not in _OF_PYTORCH:
+                found += [f".{part}{name}" for name in inside]
+        for part in now.keys() - self.parts.keys():
+            found += self._rebound(part, _NOTHING, now[part], on_demand)
+        return found
+
+    def _rebound(self, part: str, before: Any, after: Any, on_demand: bool) -> list[str]:
+        if _same(before, after):
+            return []
+        _set(self.thing, part, before)
+        allowed = part in _OF_PYTORCH or (on_demand and before is None and not isinstance(after, _PLAIN))
+        return [] if allowed else [f".{part}"]
 
 
-def _memory(thing: Any, seen: dict[int, Any]) -> "Memory | None":
-    if isinstance(thing, _PLAIN) or id(thing) in seen or isinstance(thing, _SKIPPED):
+class Way(NamedTuple):
+    """How things of some types are looked at: what of them can be compared, their parts by name, and the way back."""
+
+    types: Any
+    fact: Callable[[Any], Any] | None = None
+    parts: Callable[[Any], dict[str, Any]] | None = None
+    put_back: Callable[[Any, Any], object] | None = None
+
+
+def _memory(thing: Any, seen: dict[int, Any], *, of_object: bool = True) -> "Memory | None":
+    way = _way(type(thing))  # type: ignore[arg-type]
+    if (way.fact is None and way.parts is None) or id(thing) in seen:
         return None
+    if way.parts is _of_class and not of_object and _is_installed(thing):
+        return None  # a library's table of its own classes
     seen[id(thing)] = thing  # kept alive, so that no number stands for two things
-    return Memory(thing, seen, _looker(thing))
+    return Memory(thing, way, seen)
 
 
-def _looker(thing: Any) -> Callable[[Any], dict[str, Any]] | None:
-    """How the parts of a thing are listed, by name; None if it has none."""
-    match thing:
-        case Tensor() | np.ndarray():
-            return None
-        case dict():
-            return _of_dict if dict.__len__(thing) <= _LONG else None
-        case list() | tuple() | deque():
-            return (lambda s: {str(i): v for i, v in enumerate(s)}) if len(thing) <= _LONG else None
-        case types.CellType():
-            return lambda cell: {"value": _content(cell)}
-        case types.FunctionType():
-            return _of_function
-        case types.MethodType():
-            return lambda method: {"self": method.__self__, "function": method.__func__}
-        case functools.partial():
-            return lambda part: {"func": part.func, "args": part.args, "keywords": part.keywords, **vars(part)}
-        case types.GeneratorType():
-            return lambda running: dict(running.gi_frame.f_locals) if running.gi_frame is not None else {}
-        case threading.local():
-            return lambda local: dict(vars(local))
-        case type():
-            return None if _is_opaque(thing) else _of_class
-        case _ if _is_opaque(type(thing)) and not isinstance(thing, torch.nn.Module):
-            return None
-    return _of_object
+@functools.lru_cache(maxsize=4096)
+def _way(kind: type) -> Way:
+    """The first one that fits; found once a type, because a model has thousands of things."""
+    for way in _WAYS:
+        if issubclass(kind, way.types):
+            return way
+    looked_into = not _is_opaque(kind) or issubclass(kind, torch.nn.Module | torch.utils.data.Dataset)
+    return Way(kind, None, _of_object if looked_into else None)
 
 
 def _of_dict(entries: dict[Any, Any]) -> dict[str, Any]:
     """By the base class: a mapping with methods of its own might import, or make, what it is asked for."""
-    return {str(key): value for key, value in dict.items(entries)}
+    return {str(key): value for key, value in dict.items(entries)} if dict.__len__(entries) <= _LONG else {}
+
+
+def _of_sequence(entries: Any) -> dict[str, Any]:
+    return {str(index): value for index, value in enumerate(entries)} if len(entries) <= _LONG else {}
 
 
 def _of_object(thing: Any) -> dict[str, Any]:
     """Attributes and slots, and what the classes of the user's own hold for all their objects."""
     found = dict(getattr(thing, "__dict__", None) or {})
-    for kind in type(thing).__mro__:
-        for slot in () if _is_opaque(kind) else getattr(kind, "__slots__", ()):
-            with suppress(AttributeError):
-                found.setdefault(slot, object.__getattribute__(thing, slot))
+    for slot in _slots(type(thing)):  # type: ignore[arg-type]
+        with suppress(AttributeError):
+            found.setdefault(slot, object.__getattribute__(thing, slot))
     found["__class__"] = type(thing)
     return found
 
 
+@functools.lru_cache(maxsize=4096)
+def _slots(kind: type) -> list[str]:
+    return [slot for base in kind.__mro__ if not _is_opaque(base) for slot in getattr(base, "__slots__", ())]
+
+
 def _of_class(kind: type) -> dict[str, Any]:
     """Its values, and its methods, which may hold on to something by a closure."""
+    if _is_opaque(kind):
+        return {}
     return {name: value for name, value in vars(kind).items() if not isinstance(value, _OF_CLASSES)}
 
 
 def _of_function(function: types.FunctionType) -> dict[str, Any]:
     if _is_opaque(function):
         return {}
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    known = function.__globals__
-    used = {name: known[name] for name in function.__code__.co_names if name in known}
-    if _INSTALLED.search(function.__code__.co_filename):  # what it calls leads through all of the libraries beneath it
+    code, known = function.__code__, function.__globals__
+    used = {name: known[name] for name in code.co_names if name in known}
+    if _INSTALLED.search(code.co_filename) is not None:  # what it calls leads through all of the libraries beneath it
         used = {name: value for name, value in used.items() if not isinstance(value, types.FunctionType | type)}
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     return {**used, **dict(cells), "defaults": function.__defaults__, **function.__dict__,
             "keyword defaults": function.__kwdefaults__}  # fmt: skip
 
 
 def _is_opaque(thing: Any) -> bool:
     return str(getattr(thing, "__module__", "builtins")).partition(".")[0] in _OPAQUE
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_installed(kind: type) -> bool:
+    return _INSTALLED.search(str(getattr(sys.modules.get(kind.__module__), "__file__", None))) is not None
 
 
 def _content(cell: Any) -> Any:
@@ -178,37 +197,15 @@ def _content(cell: Any) -> Any:
         return _NOTHING
 
 
-def _fact(thing: Any) -> Any:
-    """What of a thing itself can be compared, besides its parts."""
-    match thing:
-        case Tensor():
-            grad = thing.grad if thing.is_leaf and not thing.is_inference() else None
-            return (None if thing.is_inference() else thing._version, id(grad), None if grad is None else grad._version)
-        case np.ndarray():
-            return thing.flat[:: max(1, thing.size // _LONG)].copy()
-        case random.SystemRandom():
-            return None  # draws from the system, and remembers nothing
-        case random.Random() | np.random.RandomState():
-            return thing.getstate() if isinstance(thing, random.Random) else str(thing.get_state())
-        case np.random.Generator():
-            return thing.bit_generator.state
-        case torch.Generator():
-            return thing.get_state()
-        case set() | frozenset() | bytearray():
-            return thing.copy() if len(thing) <= _LONG else len(thing)
-        case dict():
-            return dict.__len__(thing)
-        case list() | tuple() | deque():
-            return len(thing)
-        case types.GeneratorType():
-            return None if thing.gi_frame is None else thing.gi_frame.f_lasti
-        case itertools.count() | itertools.repeat():
-            return repr(thing)
-        case ContextVar():
-            return thing.get(_NOTHING)
-        case Iterator() if type(thing).__module__ in ("builtins", "itertools"):
-            return length_hint(thing, -1)
-    return None
+def _of_tensor(tensor: Tensor) -> Any:
+    if tensor.is_inference():
+        return None
+    grad = tensor.grad if tensor.is_leaf else None
+    return tensor._version, id(grad), None if grad is None else grad._version
+
+
+def _copy_unless_long(thing: Any) -> Any:
+    return thing.copy() if len(thing) <= _LONG else len(thing)
 
 
 def _put_back_entries(thing: Any, before: Any) -> None:
@@ -217,13 +214,50 @@ def _put_back_entries(thing: Any, before: Any) -> None:
         thing.update(before) if isinstance(thing, set) else thing.extend(before)
 
 
-_PUT_BACK: dict[type, Callable[[Any, Any], object]] = {
-    random.Random: lambda thing, before: thing.setstate(before),
-    np.random.Generator: lambda thing, before: setattr(thing.bit_generator, "state", before),
-    torch.Generator: lambda thing, before: thing.set_state(before),
-    set: _put_back_entries,
-    bytearray: _put_back_entries,
-}
+def _length_left(iterator: Any) -> Any:
+    return length_hint(iterator, -1) if type(iterator).__module__ in ("builtins", "itertools") else None
+
+
+_WAYS = (
+    Way((*_PLAIN, *_SKIPPED, random.SystemRandom)),
+    Way(Tensor, _of_tensor),
+    Way(np.ndarray, lambda array: array.flat[:: max(1, array.size // _LONG)].copy()),
+    Way(dict, dict.__len__, _of_dict),
+    Way((list, tuple, deque), len, _of_sequence),
+    Way(types.CellType, None, lambda cell: {"value": _content(cell)}),
+    Way(types.FunctionType, None, _of_function),
+    Way(types.MethodType, None, lambda method: {"self": method.__self__, "function": method.__func__}),
+    Way(
+        functools.partial,
+        None,
+        lambda part: {"func": part.func, "args": part.args, "keywords": part.keywords, **vars(part)},
+    ),
+    Way(
+        types.GeneratorType,
+        lambda running: None if running.gi_frame is None else running.gi_frame.f_lasti,
+        lambda running: dict(running.gi_frame.f_locals) if running.gi_frame is not None else {},
+    ),
+    Way(threading.local, None, lambda local: dict(vars(local))),
+    Way(type, None, _of_class),
+    Way(random.Random, lambda own: own.getstate(), None, lambda own, before: own.setstate(before)),
+    Way(np.random.RandomState, lambda own: str(own.get_state())),
+    Way(
+        np.random.Generator,
+        lambda own: own.bit_generator.state,
+        None,
+        lambda own, before: setattr(own.bit_generator, "state", before),
+    ),
+    Way(
+        torch.Generator,
+        lambda own: own.get_state().numpy().tobytes(),
+        None,
+        lambda own, before: own.set_state(torch.frombuffer(bytearray(before), dtype=torch.uint8)),
+    ),
+    Way((set, frozenset, bytearray), _copy_unless_long, None, _put_back_entries),
+    Way((itertools.count, itertools.repeat), repr),
+    Way(ContextVar, lambda variable: variable.get(_NOTHING)),
+    Way(Iterator, _length_left, _of_object),
+)
 
 
 def _set(thing: Any, part: str, before: Any) -> None:
@@ -288,7 +322,7 @@ class StateGuard:
 
     Example:
         >>> model = torch.nn.Linear(1, 1)
-        >>> with StateGuard(model=model):
+        >>> with StateGuard(model=model):  # doctest: +ELLIPSIS
         ...     model.seen = 3
         Traceback (most recent call last):
         ...
@@ -317,10 +351,10 @@ class StateGuard:
     def put_back(self) -> list[str]:
         """Undo what changed; its names, the shortest first."""
         found = [
-            change
+            name + change
             for name, memory in self._before.items()
             if memory is not None
-            for change in memory.changes(name, on_demand=self._on_demand)
+            for change in memory.changes(self._on_demand)
         ]
         for setting, (before, restore) in self._settings.items():
             if _settings()[setting][0] != before:
