@@ -43,7 +43,7 @@ class Size:
         }
 
 
-REAL = Size(hidden=256, layers=3, positions=64, records=16, vocabulary=4000)
+REAL = Size(hidden=256, layers=2, positions=64, records=32, vocabulary=4000)
 
 
 def tokens(size: Size) -> Batch:

@@ -17,7 +17,7 @@ from torch import Tensor
 from tacit.gradients.batches import map_tensors
 from tacit.gradients.isolation import Isolated, UncoveredError, Use
 from tacit.gradients.layers.linear import OuterProducts, full, merge
-from tacit.gradients.record_gradients import Dense, PulledBack, RecordGradients, Together
+from tacit.gradients.record_gradients import Dense, PulledBack, RecordGradients, Together, Turned, turned
 from tacit.losses import Batch, check_one_loss_per_record
 
 Gradients = dict[str, RecordGradients]
@@ -130,7 +130,9 @@ class Parts:
             )
             for (name, leaf), source in zip(self.leaves.items(), sources, strict=True):
                 if source is not None:
-                    self.found.setdefault(name, []).append(PulledBack(part, tensor, leaf, self.run.records))
+                    order = turned(tensor, leaf)
+                    back = Turned(part, order) if order else PulledBack(part, tensor, leaf, self.run.records)
+                    self.found.setdefault(name, []).append(back)
 
     def join(self) -> Gradients:
         return {name: _join(found, self.run.records, self.leaves[name]) for name, found in self.found.items()}

@@ -291,7 +291,8 @@ class Isolated(Watched, DrawsOfRows):
         if of_rows and func in _QUESTIONS:
             return self._answer(func, args)
         trained = [tensor for tensor in tensors if tensor.requires_grad] if torch.is_grad_enabled() else []
-        rule = RULE_OF_FUNCTION.get(func)
+        custom = isinstance(func, _OPERATIONS) and str(func)
+        rule = RULE_OF_FUNCTION.get(custom or func)
         if rule is not None and (of_rows or trained):
             output = rule(self, *args, **kwargs)
             if output is not NotImplemented:
@@ -337,7 +338,7 @@ class Isolated(Watched, DrawsOfRows):
         if func is _CUSTOM_FUNCTION:
             if not args[0].generate_vmap_rule:
                 raise UncoveredError(f"{args[0].__name__} is an autograd.Function without generate_vmap_rule=True")
-        elif isinstance(func, torch._ops.OperatorBase | torch._ops.OpOverloadPacket):
+        elif isinstance(func, _OPERATIONS) and str(func) not in RULE_OF_FUNCTION:
             if str(getattr(func, "namespace", func)).partition("::")[0].partition(".")[0] not in ("aten", "prims"):
                 raise UncoveredError(f"{func} is a custom operation")
         elif func in _BY_RECORD:
@@ -393,6 +394,7 @@ class Isolated(Watched, DrawsOfRows):
 _T = torch.Tensor
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _CUSTOM_FUNCTION = torch._functorch.autograd_function.custom_function_call
+_OPERATIONS = (torch._ops.OperatorBase, torch._ops.OpOverloadPacket)
 _BOOL = _T.__bool__
 _QUESTIONS = frozenset({_BOOL, _T.item, _T.__int__, _T.__float__, _T.__index__, torch.is_nonzero, _T.is_nonzero})
 _GET_DATA = _T.data.__get__  # type: ignore[attr-defined]
