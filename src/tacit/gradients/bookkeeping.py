@@ -121,7 +121,9 @@ class Parts:
             self._add(tensor, Dense(rows[:, 0] if rows.shape[1] == 1 else rows.sum(1)))
 
     def _add(self, tensor: Tensor, part: RecordGradients) -> None:
-        name = self.run.names.get(id(tensor))
+        name, base = self.run.names.get(id(tensor)), self.run.names.get(id(tensor._base))
+        if base is not None and (order := turned(tensor)):  # a transpose: no need to go through autograd
+            name, part = base, Turned(part, order)
         if name is not None:
             self.found.setdefault(name, []).append(part)
         elif not tensor.is_leaf:  # made of parameters: back to each of those that it is made of
@@ -130,9 +132,7 @@ class Parts:
             )
             for (name, leaf), source in zip(self.leaves.items(), sources, strict=True):
                 if source is not None:
-                    order = turned(tensor, leaf)
-                    back = Turned(part, order) if order else PulledBack(part, tensor, leaf, self.run.records)
-                    self.found.setdefault(name, []).append(back)
+                    self.found.setdefault(name, []).append(PulledBack(part, tensor, leaf, self.run.records))
 
     def join(self) -> Gradients:
         return {name: _join(found, self.run.records, self.leaves[name]) for name, found in self.found.items()}

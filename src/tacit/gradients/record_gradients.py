@@ -163,9 +163,10 @@ class Together:
         return total
 
 
-def turned(tensor: Tensor, parameter: Tensor) -> tuple[int, ...] | None:
+def turned(tensor: Tensor) -> tuple[int, ...] | None:
     """Where the dimensions of a parameter are in a tensor that is the parameter transposed; None if it is not."""
-    if tensor._base is not parameter or tensor.numel() != parameter.numel() or not parameter.is_contiguous():
+    parameter = tensor._base
+    if parameter is None or not parameter.is_leaf or not parameter.is_contiguous():
         return None
     layout = list(zip(tensor.shape, tensor.stride(), strict=True))
     wanted = list(zip(parameter.shape, parameter.stride(), strict=True))

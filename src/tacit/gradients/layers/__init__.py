@@ -16,7 +16,7 @@ from torch.nn import functional
 from tacit.gradients.layers.attention import attention, multi_head
 from tacit.gradients.layers.convolution import CONVOLUTIONS, TRANSPOSED
 from tacit.gradients.layers.embedding import embedding, embedding_bag
-from tacit.gradients.layers.experts import grouped_mm
+from tacit.gradients.layers.experts import GROUPED, grouped_mm
 from tacit.gradients.layers.linear import addmm, linear, matmul
 from tacit.gradients.layers.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from tacit.gradients.layers.recurrent import CELLS, RECURRENT
@@ -54,9 +54,7 @@ LAYER_RULES = (
             functional.multi_head_attention_forward: multi_head,
         },
     ),
-    LayerRule(
-        "experts", {functional.grouped_mm: grouped_mm, "transformers.grouped_mm_fallback": grouped_mm, torch.histc: histc}
-    ),
+    LayerRule("experts", dict.fromkeys(GROUPED, grouped_mm) | {torch.histc: histc}),
     LayerRule("cross_entropy", {functional.cross_entropy: cross_entropy}),
     LayerRule("max_pooling", POOLING),
 )

@@ -1,11 +1,10 @@
 """Experts: every position goes through the matrix of its own expert (``grouped_mm``, as Hugging Face calls it).
 
-A row's positions come sorted by expert. Those of one row and one expert are laid out in tiles of sixteen positions,
+A row's positions come sorted by expert. Those of one row and one expert are laid out in tiles of eight positions,
 the last one filled up with zeros, and the tiles of one expert lie side by side: products over whole tiles do not depend
 on how many positions the other rows send to the same expert.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,73 +12,84 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from tacit.gradients.layers.linear import OuterProducts, full, gram
-from tacit.gradients.record_gradients import RecordGradients, raised, row_squares
+from tacit.gradients.layers.linear import OuterProducts, full
+from tacit.gradients.record_gradients import RecordGradients
 
 if TYPE_CHECKING:
     from tacit.gradients.isolation import Isolated
 
-_TILE = 16
+_TILE = 8
 
 
 @dataclass(slots=True)
 class ExpertProducts:
     """Gradients [experts, in, out]: for each expert, the sum of x_t g_t^T over those positions of a record that it got.
 
-    ``x`` and ``g`` are tiles [tiles, positions, features], ``counts`` the tiles of each expert and ``owners`` their
-    records; ``slots`` and ``experts`` [records, positions] say where each position lies and who got it.
+    ``x`` and ``g`` are tiles [tiles, positions, features], by expert and within it by record; ``held`` says how many
+    tiles each expert has of each record.
     """
 
     x: Tensor
     g: Tensor
-    counts: list[int]
-    owners: Tensor
-    slots: Tensor
-    experts: Tensor
+    held: Tensor
+
+    @property
+    def _owners(self) -> Tensor:
+        """The record of each stretch of tiles with one expert and one record."""
+        return torch.arange(self.held.shape[1], device=self.x.device).repeat(len(self.held))
 
     def squared_norms(self) -> Tensor:
-        """sum of (x_s . x_t) (g_s . g_t) over pairs of positions with the same expert."""
-        x, g = (tiles.flatten(0, 1)[self.slots] for tiles in (self.x, self.g))
-        bound = row_squares(x).mul_(row_squares(g)).sqrt_()
-        alike = self.experts[:, :, None] == self.experts[:, None]
-        squares = (gram(x).mul_(gram(g)) * alike).flatten(1).sum(1)
-        squares = squares.masked_fill_(bound > torch.finfo(x.dtype).max, math.inf)  # products that may overflow
-        return raised(squares, bound, x.shape[1], x.dtype, gram=True)
+        """Those of a record's experts added up; stretches of one length are measured together."""
+        held, owners = self.held.flatten(), self._owners
+        first = held.cumsum(0) - held
+        squares = torch.zeros(self.held.shape[1], dtype=torch.float64, device=self.x.device)
+        for length in held.unique().tolist():
+            some = (held == length) & (held > 0)
+            tiles = first[some][:, None] + torch.arange(length, device=held.device)
+            if len(tiles):
+                x, g = (part[tiles].flatten(1, 2) for part in (self.x, self.g))
+                squares.index_add_(0, owners[some], OuterProducts(x, g).squared_norms())
+        return squares
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        weights = torch.split(factors[self.owners], self.counts)
-        parts = zip(torch.split(self.x, self.counts), torch.split(self.g, self.counts), weights, strict=True)
-        return torch.stack([_sum_of(x, g, some) for x, g, some in parts])
+        counts = self.held.sum(1).tolist()
+        parts = [self.x, self.g, factors[self._owners.repeat_interleave(self.held.flatten())]]
+        return torch.stack([_sum(*some) for some in zip(*(part.split(counts) for part in parts), strict=True)])
 
     def materialise(self, start: int, stop: int) -> Tensor:
-        numbers = torch.arange(len(self.counts), device=self.x.device)
-        of_tile = numbers.repeat_interleave(torch.tensor(self.counts, device=self.x.device))
-        some = (self.owners >= start) & (self.owners < stop)
-        rows = self.x.new_zeros(stop - start, len(self.counts), self.x.shape[2], self.g.shape[2])
-        where = (self.owners[some] - start, of_tile[some])
+        experts = torch.arange(len(self.held), device=self.x.device).repeat_interleave(self.held.sum(1))
+        owners = self._owners.repeat_interleave(self.held.flatten())
+        some = (owners >= start) & (owners < stop)
+        rows = self.x.new_zeros(stop - start, len(self.held), self.x.shape[2], self.g.shape[2])
+        where = (owners[some] - start, experts[some])
         return rows.index_put_(where, self.x[some].mT @ self.g[some], accumulate=True)
 
 
-def _sum_of(x: Tensor, g: Tensor, factors: Tensor) -> Tensor:
+def _sum(x: Tensor, g: Tensor, factors: Tensor) -> Tensor:
     if not len(x):
         return torch.zeros(x.shape[2], g.shape[2], dtype=torch.float64, device=x.device)
     return OuterProducts(x, g, transposed=True).weighted_sum(factors.contiguous())
 
 
-def _form(
-    records: int, tiles: Tensor, counts: list[int], rows_of_tiles: Tensor, slots: Tensor, experts: Tensor, g: Tensor
-) -> Sequence[RecordGradients | None]:
-    g = full(g)
-    x = tiles.to(g.dtype)
-    each = len(slots) // records
-    places = [part.reshape(records, -1) for part in (slots, experts)]
-    x, g = (part.view(-1, _TILE, part.shape[1]) for part in (x, g))
-    return [ExpertProducts(x, g, counts, rows_of_tiles.div(each, rounding_mode="floor"), *places)]
+def _form(records: int, tiles: Tensor, held: Tensor, g: Tensor) -> Sequence[RecordGradients | None]:
+    x, g = (part.view(-1, _TILE, part.shape[1]) for part in (full(tiles), full(g)))
+    return [ExpertProducts(x.to(g.dtype), g, held.view(len(held), records, -1).sum(2))]
+
+
+def _times(tiles: Tensor, matrix: Tensor) -> Tensor:
+    """With sixteen positions at least: libraries take other kernels for fewer."""
+    if len(tiles) >= 2 * _TILE or not len(tiles):
+        return tiles @ matrix
+    return (functional.pad(tiles, (0, 0, 0, _TILE)) @ matrix)[:_TILE]
 
 
 def grouped_mm(run: "Isolated", input: Tensor, weight: Tensor, offs: Tensor | None = None, **options: Any) -> Any:
-    """Positions [positions, in] sorted by expert times [experts, in, out]; ``offs`` says where each expert ends."""
+    """Positions [positions, in] sorted by expert times [experts, in, out]; ``offs`` says where each expert ends.
+
+    It also takes types and strides that PyTorch's own kernel refuses.
+    """
     known = offs is not None and not any(value is not None for value in options.values())
     if not known or input.dim() != 2 or weight.dim() != 3 or run.is_of_rows(weight):
         return NotImplemented
@@ -93,12 +103,13 @@ def grouped_mm(run: "Isolated", input: Tensor, weight: Tensor, offs: Tensor | No
     held = (ends - begins + _TILE - 1).div(_TILE, rounding_mode="floor").mT  # tiles of each expert and row
     first = (held.flatten().cumsum(0).view_as(held) - held).mT
     slots = first.gather(1, experts) * _TILE + place - begins.gather(1, experts)
-    counts = held.sum(1).tolist()
-    tiles = x.new_zeros(sum(counts) * _TILE, x.shape[2]).index_copy(0, slots.flatten(), x.flatten(0, 1))
-    parts = torch.split(tiles, [_TILE * count for count in counts])
-    twin = run.twin(weight)
-    out = torch.cat([part @ matrix for part, matrix in zip(parts, twin.unbind(0), strict=True)])  # type: ignore[union-attr]
-    numbers = torch.arange(rows, device=x.device).repeat(len(held)).repeat_interleave(held.flatten())
+    counts = (held.sum(1) * _TILE).tolist()
+    tiles = x.new_zeros(sum(counts), x.shape[2]).index_copy(0, slots.flatten(), x.flatten(0, 1))
+    matrices = run.twin(weight).unbind(0)  # type: ignore[union-attr]
+    out = torch.cat([_times(*pair) for pair in zip(tiles.split(counts), matrices, strict=True)])
     if run.is_trained(weight):
-        run.keep(out, (tiles,), (weight,), partial(_form, run.records, tiles, counts, numbers, slots, experts))
+        run.keep(out, (tiles,), (weight,), partial(_form, run.records, tiles, held))
     return run.wrap(out[slots])
+
+
+GROUPED = (getattr(torch, "_grouped_mm", "torch._grouped_mm"), "transformers.grouped_mm_fallback")  # from torch 2.8 on

@@ -66,7 +66,7 @@ class OuterProducts:
     def _by_gram(self) -> Tensor:
         """|G^T X|^2 = <X X^T, G G^T>, from products of at most 64 features in their own precision, added in float64."""
         squares = gram_squares(self.x, self.g)
-        return squares if squares is not None else gram(self.x).mul_(gram(self.g)).flatten(1).sum(1)
+        return squares if squares is not None else _gram(self.x).mul_(_gram(self.g)).flatten(1).sum(1)
 
     def _sum(self, factors: Tensor, x: Tensor, g: Tensor) -> Tensor:
         """[out, in]: within a record in its own precision, over records in float64."""
@@ -78,7 +78,7 @@ class OuterProducts:
         return total
 
 
-def gram(rows: Tensor) -> Tensor:
+def _gram(rows: Tensor) -> Tensor:
     """The products of all pairs of positions, [records, positions, positions] in float64."""
     total = torch.zeros(*rows.shape[:2], rows.shape[1], dtype=torch.float64, device=rows.device)
     for some in torch.split(rows, GRAM, dim=2):
