@@ -2,10 +2,10 @@
 
 A record's result is a function of the record alone: rows that answer a question of the losses differently are run in
 parts; a record that makes the losses raise is found by halving and contributes nothing; what vmap cannot do is done one
-record after the other. Each part is filled up to a multiple of eight rows, sixteen at least: with other numbers libraries
-take other kernels, or deal the work out to threads in another way, whose last bits differ, and one record more would
-show in the gradients of all others. On one and two threads none of 561 drawn models showed that so; on three and four
-16 of 581 still did, and as many with multiples of sixteen.
+record after the other. Each part is filled up to a multiple of eight rows, sixteen at least: with other numbers
+libraries take other kernels, or deal the work out to threads in another way, whose last bits differ, and one record
+more would show in the gradients of all others. On one and two threads none of 561 drawn models showed that so; on three
+and four 16 of 581 still did, and the same ones with multiples of sixteen.
 """
 
 import math
@@ -25,6 +25,7 @@ _LEAST, _STEP = 16, 8  # rows
 _VMAP = re.compile(
     r"vmap|functorch|batching rule|Batched|in_dims|does not have a storage|data-dependent", re.IGNORECASE
 )
+_DYNAMIC = re.compile(r"dynamic shape.*aten::(\w+)")
 _INTO_FRESH = re.compile(r"vmap: (inplace|aten::)|existing Tensor|inplace arithmetic", re.IGNORECASE)
 
 
@@ -56,7 +57,7 @@ def run_apart(
             raise
         except Exception as error:
             if is_limit_of_vmap(error):
-                reasons.append(str(error).splitlines()[0])
+                reasons.append(_reason(error))
                 alone(some)
             elif len(some) == 1:
                 alone(some)
@@ -87,6 +88,17 @@ def is_limit_of_vmap(error: Exception) -> bool:
     if "can't allocate memory" in str(error):
         raise error  # of the machine, not of a record
     return isinstance(error, RuntimeError | NotImplementedError | ValueError) and bool(_VMAP.search(str(error)))
+
+
+def _reason(error: Exception) -> str:
+    said = str(error).splitlines()[0]
+    found = _DYNAMIC.search(said)
+    if found is None:
+        return said
+    return (
+        f"{found[1]} gives a tensor whose shape depends on a record's values; use a mask instead (experts of Hugging "
+        'Face models: model.set_experts_implementation("grouped_mm"))'
+    )
 
 
 def writes_into_fresh(error: Exception) -> bool:

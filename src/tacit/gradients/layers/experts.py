@@ -45,7 +45,7 @@ class ExpertProducts:
         held, owners = self.held.flatten(), self._owners
         first = held.cumsum(0) - held
         squares = torch.zeros(self.held.shape[1], dtype=torch.float64, device=self.x.device)
-        for length in held.unique().tolist():
+        for length in torch.unique(held).tolist():
             some = (held == length) & (held > 0)
             tiles = first[some][:, None] + torch.arange(length, device=held.device)
             if len(tiles):
@@ -56,7 +56,7 @@ class ExpertProducts:
     def weighted_sum(self, factors: Tensor) -> Tensor:
         counts = self.held.sum(1).tolist()
         parts = [self.x, self.g, factors[self._owners.repeat_interleave(self.held.flatten())]]
-        return torch.stack([_sum(*some) for some in zip(*(part.split(counts) for part in parts), strict=True)])
+        return torch.stack([_sum(*some) for some in zip(*(torch.split(part, counts) for part in parts), strict=True)])
 
     def materialise(self, start: int, stop: int) -> Tensor:
         experts = torch.arange(len(self.held), device=self.x.device).repeat_interleave(self.held.sum(1))
@@ -106,7 +106,7 @@ def grouped_mm(run: "Isolated", input: Tensor, weight: Tensor, offs: Tensor | No
     counts = (held.sum(1) * _TILE).tolist()
     tiles = x.new_zeros(sum(counts), x.shape[2]).index_copy(0, slots.flatten(), x.flatten(0, 1))
     matrices = run.twin(weight).unbind(0)  # type: ignore[union-attr]
-    out = torch.cat([_times(*pair) for pair in zip(tiles.split(counts), matrices, strict=True)])
+    out = torch.cat([_times(*pair) for pair in zip(torch.split(tiles, counts), matrices, strict=True)])
     if run.is_trained(weight):
         run.keep(out, (tiles,), (weight,), partial(_form, run.records, tiles, held))
     return run.wrap(out[slots])
