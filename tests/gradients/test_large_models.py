@@ -62,5 +62,5 @@ def test_a_family_is_fast_with_dropout_whatever_the_chunks(name):
 def test_experts_in_a_loop_say_which_operation_is_in_the_way_and_what_to_set():
     losses, batch = built("Mixtral", dropout=0.0)
     losses.model.set_experts_implementation("eager")
-    with pytest.raises(UncoveredError, match="^nonzero .*grouped_mm"):
+    with pytest.raises(UncoveredError, match=r"^nonzero .*grouped_mm"):
         summed(losses, batch)
