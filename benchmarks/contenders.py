@@ -13,6 +13,7 @@ from workloads import Batch, losses
 
 import tacit
 from tacit.gradients import clipped_sum
+from tacit.gradients.batches import count_records, map_tensors, take_records
 from tacit.losses import ModelLosses
 from tacit.mechanisms import SLACK, ClipRecords, GaussianNoise, build_mechanism
 
@@ -24,26 +25,28 @@ class NotRunnableError(Exception):
     """The contender is missing, or cannot run this workload."""
 
 
-def plain(model: nn.Module, batch: Batch) -> Step:
+def plain(model: nn.Module, batch: Any, losses: Any = losses) -> Step:
     """A loop that gathers random rows of tensors, without a loader."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    records = len(batch[1])
-    data = tuple(part.repeat(_DATA, *[1] * (part.dim() - 1)) for part in batch)
+    records, data = count_records(batch), _repeated(batch)
 
     def step() -> None:
-        rows = torch.randint(0, len(data[1]), (records,))
+        rows = torch.randint(0, _DATA * records, (records,))
         optimizer.zero_grad()
-        losses(model, (data[0][rows], data[1][rows])).mean().backward()
+        losses(model, take_records(data, rows)).mean().backward()
         optimizer.step()
 
     return step
 
 
-def tacit_loop(model: nn.Module, batch: Batch) -> Step:
+def _repeated(batch: Any) -> Any:
+    return map_tensors(lambda part: part.repeat(_DATA, *[1] * (part.dim() - 1)), batch)
+
+
+def tacit_loop(model: nn.Module, batch: Any, losses: Any = losses) -> Step:
     """What users run: samples drawn, gathered and charged on disk, backward, their own optimizer."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    records = len(batch[1])
-    data = tuple(part.repeat(_DATA, *[1] * (part.dim() - 1)) for part in batch)
+    records, data = count_records(batch), _repeated(batch)
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     private = tacit.PrivateGradient(

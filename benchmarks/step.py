@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -40,6 +41,11 @@ def time_workload(name: str, contenders: list[str], rounds: int, clock: str) -> 
             found[contender] = str(reason)
         except Exception as error:
             found[contender] = f"fails ({type(error).__name__})"
+    return found | compare(steps, rounds, now)
+
+
+def compare(steps: dict[str, Step], rounds: int, now: Callable[[], float]) -> dict[str, dict[str, float]]:
+    """Steps next to the one called plain, which have run before."""
     start = now()
     steps["plain"]()
     repeats = max(1, int(_ROUND_SECONDS / max(now() - start, 1e-6)))
@@ -50,6 +56,7 @@ def time_workload(name: str, contenders: list[str], rounds: int, clock: str) -> 
             for _ in range(repeats):
                 step()
             times[contender].append((now() - start) / repeats)
+    found = {}
     for contender, values in times.items():
         ratios = [value / base for value, base in zip(values, times["plain"], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)

@@ -1,5 +1,7 @@
 """A record's gradient is bit for bit the same whatever the others are, how many, and where it lies among them."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -14,9 +16,9 @@ pytestmark = pytest.mark.skipif(rounds_by_place(), reason="products were formed 
 
 
 class Recurrent(nn.Module):
-    def __init__(self):
+    def __init__(self, cells):
         super().__init__()
-        self.cells = nn.LSTM(5, 7, batch_first=True)
+        self.cells = cells
 
     def forward(self, x):
         return self.cells(x)[0][:, -1]
@@ -25,15 +27,22 @@ class Recurrent(nn.Module):
 MODELS = {
     "odd widths": (lambda: nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 3)), (6,)),
     "one output": (lambda: nn.Linear(33, 1), (33,)),
+    "one probability": (lambda: nn.Sequential(nn.Linear(7, 1), nn.Sigmoid()), (7,)),
+    "gates": (lambda: nn.Sequential(nn.Linear(7, 11), nn.Sigmoid(), nn.Linear(11, 13), nn.SiLU(), nn.Softmax(1)), (7,)),
     "wide": (lambda: nn.Sequential(nn.Linear(100, 130), nn.GELU(), nn.Linear(130, 10)), (100,)),
     "positions": (lambda: nn.Sequential(nn.Linear(10, 7), nn.Tanh(), nn.Linear(7, 3)), (5, 10)),
     "dropout": (lambda: nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)), (6,)),
     "convolution": (
         lambda: nn.Sequential(nn.Conv2d(3, 5, 3), nn.GroupNorm(1, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
                               nn.Linear(45, 3)), (3, 9, 9)),
+    "depthwise": (lambda: nn.Sequential(nn.Conv2d(6, 12, 3, groups=6), nn.ELU(), nn.ConvTranspose2d(12, 4, 3)),
+                  (6, 7, 7)),
+    "pointwise": (lambda: nn.Sequential(nn.Conv2d(8, 16, 1), nn.ReLU(), nn.Conv2d(16, 4, 1, stride=2)), (8, 5, 5)),
     "attention": (lambda: nn.TransformerEncoderLayer(6, 2, 10, dropout=0.1, batch_first=True), (5, 6)),
-    "recurrent": (Recurrent, (6, 5)),
+    "lstm": (lambda: Recurrent(nn.LSTM(5, 7, batch_first=True)), (6, 5)),
+    "gru": (lambda: Recurrent(nn.GRU(9, 11, 2, batch_first=True)), (7, 9)),
 }  # fmt: skip
+SAMPLES = ([5], [5, 7], [*range(6, 40), 5], range(70), range(1, 70), range(48), range(1, 49), range(17), range(3, 34))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -50,10 +59,10 @@ def test_company_and_place_change_no_bit(name, threads):
         shapes = {n: p.shape for n, p in losses.params.items()}
         mechanism = build_mechanism(ClipRecords(1e9), GaussianNoise(multiplier=1.0), shapes, slack=1e-5)
         wanted = {}
-        for some in ([5], [5, 7], range(4, 9), [*range(6, 40), 5], range(70), [*range(1, 6), *range(50, 70)]):
+        for some, chunk in zip(SAMPLES, itertools.cycle([4096, 48]), strict=False):
             rows = np.array([*some])
             found = clipped_sum(
-                losses, losses.params, x[rows], mechanism, chunk=48, chance=chance.take(rows), strategy="fast"
+                losses, losses.params, x[rows], mechanism, chunk=chunk, chance=chance.take(rows), strategy="fast"
             )
             for place, row in enumerate(rows):
                 assert torch.equal(wanted.setdefault(row, found.squared_norms[place]), found.squared_norms[place]), row

@@ -2,32 +2,47 @@
 
 A record's result is a function of the record alone: rows that answer a question of the losses differently are run in
 parts; a record that makes the losses raise is found by halving and contributes nothing; what vmap cannot do is done one
-record after the other. Each part is filled up to a multiple of sixteen rows: with other numbers libraries take other
-kernels, or deal the work out to threads in another way, whose last bits differ, and one record more would show in the
-gradients of all others. Where a row lies must not matter either, for which ``import tacit`` sets MKL_CBWR
-(bit for bit the same so: tests/gradients/test_company.py; what else is to be said: ``rounds_by_place``).
+record after the other. The last bits must not depend on the others either: through a tie, or a hash of an activation,
+they decide whole gradients. So each part is filled up to sixteen rows at least, and to a multiple (:class:`Fill`) with
+which no operation of these losses treats its last rows in another way; where a row lies does not matter because
+``import tacit`` sets MKL_CBWR (bit for bit the same so: tests/gradients/test_company.py).
 """
 
 import dis
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from tacit.errors import LossesError
-from tacit.gradients.isolation import SplitError, UncoveredError
+from tacit.gradients.isolation import RowsError, SplitError, UncoveredError
 
 Places = npt.NDArray[np.int64]
 
-FEW = 16
+_LEAST = 16  # rows: for fewer libraries take other kernels
 _RAISES = {dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"]}
 _VMAP = re.compile(
     r"vmap|functorch|batching rule|Batched|in_dims|does not have a storage|data-dependent", re.IGNORECASE
 )
+_DYNAMIC = re.compile(r"dynamic shape.*aten::(\w+)")
 _INTO_FRESH = re.compile(r"vmap: (inplace|aten::)|existing Tensor|inplace arithmetic", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Fill:
+    """To how many rows parts are filled up: learned from the shapes of what some losses compute, which are public."""
+
+    multiple: int = 1
+
+    def __call__(self, places: Places, rows_each: int = 1) -> Places:
+        """The places with the last one repeated."""
+        step = self.multiple // math.gcd(self.multiple, rows_each)
+        wanted = -(-max(len(places), -(-_LEAST // rows_each)) // step) * step
+        return np.append(places, places[-1:].repeat(wanted - len(places)))
 
 
 def run_apart(
@@ -35,20 +50,26 @@ def run_apart(
     together: Callable[[Places, Places], None],
     alone: Callable[[Places], None],
     rows_each: int = 1,
+    fill: Fill | None = None,
 ) -> list[str]:
     """Run all places, and say why some of them had to be run alone.
 
     Args:
-        together: runs some places at once; gets them, and them filled up to a multiple of sixteen rows.
+        together: runs some places at once; gets them, and them filled up.
         alone: runs places one after the other; it may not raise for what a single record does.
         rows_each: rows of a place. A question is put to every row, and a place whose own rows differ is run alone.
+        fill: what is known of these losses.
     """
+    fill = fill or Fill()
     reasons: list[str] = []
     waiting = [places]
     while waiting:
         some = waiting.pop()
         try:
-            together(some, filled(some, rows_each))
+            together(some, fill(some, rows_each))
+        except RowsError as error:
+            fill.multiple = math.lcm(fill.multiple, error.multiple)
+            waiting.append(some)
         except SplitError as split:
             waiting += _by_answer(some, split, rows_each, alone)
         except UncoveredError as uncovered:
@@ -58,7 +79,7 @@ def run_apart(
             raise
         except Exception as error:
             if is_limit_of_vmap(error):
-                reasons.append(str(error).splitlines()[0])
+                reasons.append(_reason(error))
                 alone(some)
             elif len(some) == 1:
                 alone(some)
@@ -66,13 +87,6 @@ def run_apart(
                 half = len(some) // 2
                 waiting += [some[half:], some[:half]]
     return reasons
-
-
-def filled(places: Places, rows_each: int) -> Places:
-    """The same with the last one repeated, up to a multiple of sixteen rows."""
-    step = FEW // math.gcd(FEW, rows_each)
-    missing = -len(places) % step
-    return np.append(places, places[-1:].repeat(missing)) if missing else places
 
 
 def _by_answer(some: Places, split: SplitError, rows_each: int, alone: Callable[[Places], None]) -> list[Places]:
@@ -101,6 +115,17 @@ def _is_raised_by_user(error: Exception) -> bool:
         return False
     code = trace.tb_frame.f_code
     return code.co_code[trace.tb_lasti] in _RAISES and not code.co_filename.startswith(torch.__path__[0])
+
+
+def _reason(error: Exception) -> str:
+    said = str(error).splitlines()[0]
+    found = _DYNAMIC.search(said)
+    if found is None:
+        return said
+    return (
+        f"{found[1]} gives a tensor whose shape depends on a record's values; use a mask instead (experts of Hugging "
+        'Face models: model.set_experts_implementation("grouped_mm"))'
+    )
 
 
 def writes_into_fresh(error: Exception) -> bool:

@@ -17,7 +17,7 @@ from torch import Tensor
 from tacit.gradients.batches import map_tensors
 from tacit.gradients.isolation import Isolated, UncoveredError, Use
 from tacit.gradients.layers.linear import OuterProducts, full, merge
-from tacit.gradients.record_gradients import Dense, PulledBack, RecordGradients, Together
+from tacit.gradients.record_gradients import Dense, PulledBack, RecordGradients, Together, Turned, turned
 from tacit.losses import Batch, check_one_loss_per_record
 
 Gradients = dict[str, RecordGradients]
@@ -121,7 +121,9 @@ class Parts:
             self._add(tensor, Dense(rows[:, 0] if rows.shape[1] == 1 else rows.sum(1)))
 
     def _add(self, tensor: Tensor, part: RecordGradients) -> None:
-        name = self.run.names.get(id(tensor))
+        name, base = self.run.names.get(id(tensor)), self.run.names.get(id(tensor._base))
+        if base is not None and (order := turned(tensor)):  # a transpose: no need to go through autograd
+            name, part = base, Turned(part, order)
         if name is not None:
             self.found.setdefault(name, []).append(part)
         elif not tensor.is_leaf:  # made of parameters: back to each of those that it is made of

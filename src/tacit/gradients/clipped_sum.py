@@ -1,7 +1,7 @@
 """The clipped sum of a sample, in physical chunks of bounded memory. The chunking changes speed only (F3)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError, LossesError
-from tacit.gradients.attempts import FEW, Places, filled, run_apart, writes_into_fresh
+from tacit.gradients.attempts import Fill, Places, run_apart, writes_into_fresh
 from tacit.gradients.batches import RecordGroup, copy_records, count_records, map_tensors, take_records, tensors_of
 from tacit.gradients.bookkeeping import Gradients, full_precision, gradients_of
 from tacit.gradients.by_record import gradient_of, is_fault_of_a_record, mean_gradient
@@ -34,7 +34,15 @@ Isolation = Literal["records", "trusted"]
 
 _MANY = 8
 _AGAIN = 2  # records whose losses are computed again where a step has several calls
-_fresh: "WeakKeyDictionary[Any, bool]" = WeakKeyDictionary()  # losses that write data into tensors they make
+_learned: "WeakKeyDictionary[Any, Learned]" = WeakKeyDictionary()
+
+
+@dataclass(slots=True)
+class Learned:
+    """Of some losses: whether they write data into tensors that they make, and how many rows they need."""
+
+    fresh: bool = False
+    fill: Fill = field(default_factory=Fill)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +187,7 @@ class _Summing:
                 partial(self._add_together, part, chance),
                 partial(self._add_alone, part, chance),
                 part.each,
+                self.computing.learned.fill,
             )
             if reasons and self.strategy == "fast":
                 raise UncoveredError(reasons[0])
@@ -299,9 +308,8 @@ class _Summing:
 
 
 def even_share(units: int, most: int) -> int:
-    """How many at a time, if no more than ``most`` may be; in sixteens, to which they are filled up anyway."""
-    parts = -(-units // most) if most else 1
-    return -(-units // parts // FEW) * FEW
+    """How many at a time, if no more than ``most`` may be."""
+    return -(-units // -(-units // most)) if most and units else most
 
 
 def _one_by_one(batch: Batch) -> list[Batch]:
@@ -322,6 +330,7 @@ class Computing:
     def __init__(self, losses: Losses, params: Mapping[str, Tensor]) -> None:
         self._losses = losses
         self.row_bytes = 0
+        self.learned = _learned.setdefault(losses, Learned())
         self._own = isinstance(losses, ModelLosses) and losses.owns(params)
         self.leaves = dict(params) if self._own else {n: p.detach().requires_grad_() for n, p in params.items()}
         model = losses.model if isinstance(losses, ModelLosses) else None
@@ -330,7 +339,7 @@ class Computing:
             _refuse_backward_hooks(model)
 
     def together(self, batch: Batch, rows: int, records: int, chance: RecordChance) -> Gradients:
-        fresh = _fresh.get(self._losses, False)
+        fresh = self.learned.fresh
         shared = int.from_bytes(chance.key[:8], "little")
         try:
             return self._forward(batch, rows, records, chance, shared, fresh)
@@ -338,7 +347,7 @@ class Computing:
             if fresh or not writes_into_fresh(error):
                 raise
         found = self._forward(batch, rows, records, chance, shared, True)
-        _fresh[self._losses] = True
+        self.learned.fresh = True
         return found
 
     def _forward(
@@ -355,7 +364,7 @@ class Computing:
 
     def losses_of(self, batch: Batch, chance: RecordChance, place: int, *, alone: bool) -> object:
         """The loss of one row to the last bit, or what it raises."""
-        places = np.array([place]) if alone else filled(np.array([place]), 1)
+        places = np.array([place]) if alone else self.learned.fill(np.array([place]))
         rows, chance = take_records(batch, torch.from_numpy(places)), chance.take(places)
         seed_everything(int(chance.seeds[0]) if alone else int.from_bytes(chance.key[:8], "little"))
         run = Isolated(self.leaves, self._guarded, len(places), len(places), chance)

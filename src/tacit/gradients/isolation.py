@@ -12,10 +12,11 @@ that a statistic of the batch cannot be written down. It watches every call of P
   record after the other (``UncoveredError``).
 """
 
+import math
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,14 @@ class SplitError(BaseException):
         self.answers = answers
 
 
+class RowsError(Exception):
+    """With so many rows an operation treats the last ones in another way; a multiple of ``multiple`` is right."""
+
+    def __init__(self, multiple: int) -> None:
+        super().__init__(f"needs a multiple of {multiple} rows")
+        self.multiple = multiple
+
+
 @dataclass(slots=True)
 class Use:
     """One operation that joins parameters to rows: how its output's gradient becomes gradients of records."""
@@ -62,12 +71,23 @@ class Use:
             raise UncoveredError("the input of a layer is changed in place after the layer has used it")
 
 
-def as_written() -> AbstractContextManager[object]:
-    """Models under torch.compile run uncompiled here: the operations that were written must be seen."""
-    if "torch._dynamo" not in sys.modules:  # then nothing is compiled, and importing it takes seconds
-        return nullcontext()
-    stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
-    return stance
+@contextmanager
+def as_written() -> Iterator[None]:
+    """How the losses run on every path: uncompiled, but told that they are being compiled.
+
+    The operations that were written must be seen, so that compiled models run eagerly. Libraries do without questions
+    about values while a graph is traced (Hugging Face: ``if mask.all()``), which would part the records here.
+    """
+    flags: Any = torch.compiler
+    before = flags._is_compiling_flag
+    # where torch._dynamo is not loaded nothing is compiled, and importing it takes seconds
+    stance = torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+    flags._is_compiling_flag = True
+    try:
+        with stance:
+            yield
+    finally:
+        flags._is_compiling_flag = before
 
 
 @contextmanager
@@ -163,6 +183,7 @@ class Isolated(Watched, DrawsOfRows):
         self.derived: dict[int, Tensor] = {}
         self.stop: BaseException | None = None  # raised again after the pass: user code must not swallow it
         self.draws = 0
+        self.multiple = 1  # of rows, so that the last ones are treated like all others
         self.bytes = 0  # of the tensors that were made, as if none had been freed
         self.level = 0
         self._nested = False
@@ -179,6 +200,8 @@ class Isolated(Watched, DrawsOfRows):
                 result = function(rows)
             if self.stop is not None:
                 raise self.stop
+            if self.rows % self.multiple:
+                raise RowsError(self.multiple)
             return map_tensors(self._returned, result) if not isinstance(result, Tensor) else self._returned(result)
         except Exception:
             if self.stop is not None:
@@ -233,6 +256,19 @@ class Isolated(Watched, DrawsOfRows):
         wrapped._tacit_run = self._token  # type: ignore[attr-defined]
         return wrapped
 
+    def computes(self, entries: int) -> None:
+        """Note a function like exp of so many entries a row, whose last few of all PyTorch computes by other code.
+
+        Vectors are taken in pairs, 32 floats at the most, and threads share what is longer than 32,768.
+        """
+        unit = 32 if entries <= 8 else 32 * torch.get_num_threads()
+        self.multiple = math.lcm(self.multiple, unit // math.gcd(unit, entries))
+
+    def multiplies(self, *sizes: int) -> None:
+        """Note a product of matrices: with a vector the last few rows are computed in another way."""
+        if 1 in sizes:
+            self.multiple = math.lcm(self.multiple, 16)
+
     def twin(self, parameter: Tensor | None) -> Tensor | None:
         """The same numbers for one use: autograd is asked for nothing behind it, so no weight gradient is formed."""
         if parameter is None or not self.is_trained(parameter):
@@ -282,7 +318,8 @@ class Isolated(Watched, DrawsOfRows):
         if of_rows and func in _QUESTIONS:
             return self._answer(func, args)
         trained = [tensor for tensor in tensors if tensor.requires_grad] if torch.is_grad_enabled() else []
-        rule = RULE_OF_FUNCTION.get(func)
+        custom = isinstance(func, _OPERATIONS) and str(func)
+        rule = RULE_OF_FUNCTION.get(custom or func)
         if rule is not None and (of_rows or trained):
             output = rule(self, *args, **kwargs)
             if output is not NotImplemented:
@@ -292,6 +329,9 @@ class Isolated(Watched, DrawsOfRows):
         output = super().watched(func, args, kwargs)
         if self.fresh and not of_rows and isinstance(output, Tensor) and not isinstance(output, torch.nn.Parameter):
             return self.wrap(self.rows_first(output).clone()) if _makes_new(func) else output
+        if of_rows and getattr(func, "__name__", "").strip("_") in _BY_OTHER_CODE:
+            for tensor in _tensors(output):
+                self.computes(tensor.numel())
         return self._born(output) if of_rows else output
 
     def _call_with_parameters(
@@ -328,7 +368,7 @@ class Isolated(Watched, DrawsOfRows):
         if func is _CUSTOM_FUNCTION:
             if not args[0].generate_vmap_rule:
                 raise UncoveredError(f"{args[0].__name__} is an autograd.Function without generate_vmap_rule=True")
-        elif isinstance(func, torch._ops.OperatorBase | torch._ops.OpOverloadPacket):
+        elif isinstance(func, _OPERATIONS) and str(func) not in RULE_OF_FUNCTION:
             if str(getattr(func, "namespace", func)).partition("::")[0].partition(".")[0] not in ("aten", "prims"):
                 raise UncoveredError(f"{func} is a custom operation")
         elif func in _BY_RECORD:
@@ -385,6 +425,7 @@ class Isolated(Watched, DrawsOfRows):
 _T = torch.Tensor
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _CUSTOM_FUNCTION = torch._functorch.autograd_function.custom_function_call
+_OPERATIONS = (torch._ops.OperatorBase, torch._ops.OpOverloadPacket)
 _BOOL = _T.__bool__
 _QUESTIONS = frozenset({_BOOL, _T.item, _T.__int__, _T.__float__, _T.__index__, torch.is_nonzero, _T.is_nonzero})
 _GET_DATA = _T.data.__get__  # type: ignore[attr-defined]
@@ -396,6 +437,16 @@ _REFUSED: dict[Any, str] = {
     _T.share_memory_: "the losses share a tensor's memory with other processes",
 }
 _BY_RECORD = frozenset({torch.autograd.grad, _T.register_hook, _T.requires_grad_, _T.retain_grad})
+# Functions that PyTorch computes for whole vectors by one formula, and for the rest by another that rounds differently.
+_BY_OTHER_CODE = frozenset(
+    {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "atan2"}
+    | {"sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "logit", "erf", "erfc", "erfinv", "gelu", "silu"}
+    | {"mish", "softplus", "elu", "selu", "celu", "logsigmoid", "tanhshrink", "softsign", "hardswish", "glu", "pow"}
+    | {"rpow", "rsqrt", "lgamma", "digamma", "polygamma", "xlogy", "xlog1py", "logaddexp", "logaddexp2", "logsumexp"}
+    | {"addcmul", "addcdiv", "lerp", "hypot", "sinc", "i0", "ndtri", "log_ndtr", "softmin", "cumsum", "cumprod"}
+    | {"binary_cross_entropy", "binary_cross_entropy_with_logits", "poisson_nll_loss", "gaussian_nll_loss", "kl_div"}
+    | {"huber_loss", "smooth_l1_loss", "soft_margin_loss", "cosine_similarity", "norm", "renorm", "std", "var"}
+)
 _HARMLESS = frozenset(
     {
         *(getattr(_T, name).__get__ for name in ("shape", "dtype", "device", "ndim", "layout", "is_cuda", "is_leaf")),

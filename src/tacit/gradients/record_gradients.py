@@ -162,6 +162,35 @@ class Together:
         return total
 
 
+def turned(tensor: Tensor) -> tuple[int, ...] | None:
+    """Where the dimensions of a parameter are in a tensor that is the parameter transposed; None if it is not."""
+    parameter = tensor._base
+    if parameter is None or not parameter.is_leaf or not parameter.is_contiguous():
+        return None
+    layout = list(zip(tensor.shape, tensor.stride(), strict=True))
+    wanted = list(zip(parameter.shape, parameter.stride(), strict=True))
+    if sorted(layout) != sorted(wanted) or len(set(layout)) < len(layout):
+        return None
+    return tuple(layout.index(one) for one in wanted)
+
+
+@dataclass(slots=True)
+class Turned:
+    """Gradients for a parameter through the same numbers in another order of dimensions."""
+
+    through: RecordGradients
+    order: tuple[int, ...]
+
+    def squared_norms(self) -> Tensor:
+        return self.through.squared_norms()
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self.through.weighted_sum(factors).permute(self.order)
+
+    def materialise(self, start: int, stop: int) -> Tensor:
+        return self.through.materialise(start, stop).permute(0, *(dim + 1 for dim in self.order))
+
+
 @dataclass(slots=True)
 class PulledBack:
     """Gradients for a parameter through a tensor computed from parameters alone (a slice, a transpose, a product).

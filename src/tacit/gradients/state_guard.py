@@ -116,7 +116,7 @@ def _looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
         case Tensor() | np.ndarray():
             return None
         case dict():
-            return dict if len(thing) <= _LONG else None
+            return _of_dict if dict.__len__(thing) <= _LONG else None
         case list() | tuple() | deque():
             return _of_sequence if len(thing) <= _LONG else None
         case types.CellType():
@@ -136,6 +136,11 @@ def _looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
         case _ if _is_opaque(type(thing)):
             return None
     return _of_object
+
+
+def _of_dict(some: Any) -> dict[Any, Any]:
+    """By the base class: a mapping with methods of its own might import, or make, what it is asked for."""
+    return dict(dict.items(some))
 
 
 def _of_sequence(some: Any) -> dict[Any, Any]:
@@ -207,12 +212,14 @@ def _fact(thing: Any) -> Any:
             return (None if thing.is_inference() else thing._version, id(grad), None if grad is None else grad._version)
         case np.ndarray():
             return thing.flat[:: max(1, thing.size // _LONG)].copy()
+        case random.SystemRandom():
+            return None
         case random.Random() | np.random.RandomState():
             return thing.getstate() if isinstance(thing, random.Random) else str(thing.get_state())
         case np.random.Generator():
             return thing.bit_generator.state
         case torch.Generator():
-            return thing.get_state()
+            return thing.get_state().numpy().tobytes()
         case set() | frozenset() | bytearray():
             return thing.copy() if len(thing) <= _LONG else len(thing)
         case dict() | list() | tuple() | deque():
@@ -243,7 +250,7 @@ def _put_back_entries(thing: Any, before: Any) -> None:
 _PUT_BACK: dict[type, Callable[[Any, Any], object]] = {
     random.Random: lambda thing, before: thing.setstate(before),
     np.random.Generator: lambda thing, before: setattr(thing.bit_generator, "state", before),
-    torch.Generator: lambda thing, before: thing.set_state(before),
+    torch.Generator: lambda thing, before: thing.set_state(torch.frombuffer(bytearray(before), dtype=torch.uint8)),
     np.ndarray: lambda thing, before: np.copyto(thing, before.reshape(thing.shape)) if thing.size <= _LONG else None,
     set: _put_back_entries,
     bytearray: _put_back_entries,

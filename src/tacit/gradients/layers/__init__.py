@@ -16,17 +16,18 @@ from torch.nn import functional
 from tacit.gradients.layers.attention import attention, multi_head
 from tacit.gradients.layers.convolution import CONVOLUTIONS, TRANSPOSED
 from tacit.gradients.layers.embedding import embedding, embedding_bag
+from tacit.gradients.layers.experts import GROUPED, grouped_mm
 from tacit.gradients.layers.linear import addmm, linear, matmul
 from tacit.gradients.layers.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from tacit.gradients.layers.recurrent import CELLS, RECURRENT
-from tacit.gradients.layers.whole_rows import POOLING, cross_entropy
+from tacit.gradients.layers.whole_rows import POOLING, cross_entropy, histc
 
 _T = torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class LayerRule:
-    """A name for the reader, and the rule of each function of PyTorch."""
+    """A name for the reader, and the rule of each function of PyTorch; a custom operation is called by its name."""
 
     name: str
     functions: dict[Any, Callable[..., Any]]
@@ -53,6 +54,7 @@ LAYER_RULES = (
             functional.multi_head_attention_forward: multi_head,
         },
     ),
+    LayerRule("experts", dict.fromkeys(GROUPED, grouped_mm) | {torch.histc: histc}),
     LayerRule("cross_entropy", {functional.cross_entropy: cross_entropy}),
     LayerRule("max_pooling", POOLING),
 )

@@ -121,6 +121,7 @@ def linear(run: "Isolated", input: Tensor, weight: Tensor, bias: Tensor | None =
         return NotImplemented
     x = run.rows_first(input)
     flat = x.flatten(0, -2)
+    run.multiplies(*weight.shape)
     out = functional.linear(flat, run.twin(weight), run.twin(bias))  # type: ignore[arg-type]
     run.keep(out, (flat,), (weight, bias), partial(_form, run.records, flat, False, bias is not None))
     return run.wrap(out.view(*x.shape[:-1], -1))
@@ -132,6 +133,7 @@ def matmul(run: "Isolated", input: Tensor, other: Tensor) -> Any:
         return NotImplemented
     x = run.rows_first(input)
     flat = x.flatten(0, -2)
+    run.multiplies(*other.shape)
     out = torch.matmul(flat, run.twin(other))  # type: ignore[arg-type]
     run.keep(out, (flat,), (other, None), partial(_form, run.records, flat, True, False))
     return run.wrap(out.view(*x.shape[:-1], -1))
@@ -145,6 +147,7 @@ def addmm(
         return NotImplemented
     x = run.rows_first(mat1)
     flat = x.flatten(0, -2)
+    run.multiplies(*mat2.shape)
     result = torch.addmm(run.twin(input), flat, run.twin(mat2))  # type: ignore[arg-type]
     run.keep(result, (flat,), (mat2, input), partial(_form, run.records, flat, True, True))
     return run.wrap(result.view(*x.shape[:-1], -1))

@@ -84,6 +84,9 @@ def _run_direction(
     onward = weights[-1] if len(weights) in (3, 5) else None  # proj_size
     projected = functional.linear(x, run.twin(of_input), run.twin(weights[2]) if bias else None)  # type: ignore[arg-type]
     order = slice(None, None, -1 if backwards else 1)
+    run.computes(of_hidden.shape[0])
+    run.computes(of_hidden.shape[1])
+    run.multiplies(*of_input.shape, *of_hidden.shape)
     states, outputs = [state], []
     for step in projected.unbind(0)[order]:
         hidden = states[-1][0]

@@ -41,6 +41,12 @@ def cross_entropy(
     return run.wrap(total)
 
 
+def histc(run: "Isolated", input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    if not run.is_of_rows(input):
+        return NotImplemented
+    return run.wrap(torch.stack([torch.histc(row, *args, **kwargs) for row in run.rows_first(input)]))
+
+
 def pooling(function: Callable[..., Any]) -> Callable[..., Any]:
     """Max pooling, which has a kernel of its own."""
 
