@@ -18,7 +18,7 @@ ROOT = Path("/disk")
 
 def test_what_was_not_synced_is_there_up_to_any_byte_or_as_zeros():
     disk = CrashDisk(ROOT, {ROOT / "a": b"x"})
-    file = disk.open_to_append(ROOT / "a")
+    file = disk.open_to_append(ROOT / "a", create=True)
     disk.write(file, b"yz")
     assert {state[ROOT / "a"] for state in disk.after_crash()} == {b"x", b"xy", b"xyz", b"x\0\0", b"xy\0"}
     disk.sync_data(file)

@@ -233,7 +233,7 @@ def test_runs_that_share_a_ledger_are_stated_together(tmp_path, event, refused):
 
 def test_a_ledger_in_use_is_refused(run, refused):
     with LedgerFile(run / "ledger.jsonl", read_ledger(run).header):
-        refused(run, "in use by another writer")
+        refused(run, "in use by this very process")
 
 
 def test_a_bundle_is_never_written_over_or_into_something(run, tmp_path):

@@ -4,7 +4,6 @@ Order of things (failure-modes, "The ledger"): lock, check the budget, append a 
 clip, add noise and update. A crash can therefore only over-count, by at most one block.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -61,6 +60,10 @@ def read_ledger(path: str | Path) -> Ledger:
 class LedgerFile:
     """A ledger open for writing. One writer at a time; every method returns only when the disk has the record.
 
+    Args:
+        header: what is declared; a ledger that was opened with another declaration is refused.
+        create: whether to make it if there is none; what goes on from an earlier charge must not.
+
     Example:
         >>> import tempfile
         >>> from tacit.ledger import GaussianSumQuery, PoissonSample
@@ -73,10 +76,16 @@ class LedgerFile:
         7
     """
 
-    def __init__(self, path: str | Path, header: LedgerHeader, versions: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        header: LedgerHeader,
+        versions: Mapping[str, str] | None = None,
+        *,
+        create: bool = True,
+    ) -> None:
         self.path = Path(path)
-        self._process = os.getpid()
-        self._storage = FileStorage(self.path)
+        self._storage = FileStorage(self.path, create=create)
         try:
             self._recover(header, dict(versions or {}))
         except BaseException:
@@ -177,8 +186,6 @@ class LedgerFile:
         self.close()
 
     def _append(self, record: Mapping[str, Any]) -> None:
-        if os.getpid() != self._process:  # after a fork both would go on from one head, without the other's charges
-            raise LedgerError(f"ledger {self.path} was opened by another process; open it again in the one that writes")
         line, head = seal(record, self._head)
         self._storage.append(line)
         self._head = head

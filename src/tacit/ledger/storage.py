@@ -4,6 +4,8 @@ Durability is the point: an append has reached the disk when it returns, and a f
 """
 
 import errno
+import os
+import weakref
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,23 +21,28 @@ class FileStorage:
     which reads what is really there, goes on from it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         self.broken = False
+        self._process = os.getpid()
         self._head_path = head_path(path)
         self._disk = the_disk()
         try:
-            make_folders(path.parent)
-            self._file = self._disk.open_to_append(path)
+            if create:
+                make_folders(path.parent)
+            self._file = self._disk.open_to_append(path, create=create)
+        except FileNotFoundError as error:
+            raise LedgerError(f"no ledger at {path}, and what goes on from one never makes it anew") from error
         except OSError as error:
             reason = "it is a symbolic link" if error.errno == errno.ELOOP else reason_of(error)
             raise LedgerError(f"ledger {path} cannot be opened for writing: {reason}") from error
+        self._close = weakref.finalize(self, _close, self._disk, self._file, self._process)
         try:
-            self._disk.lock(self._file)
+            self._disk.lock(self._file, path)
             self._disk.sync_folder(path.parent)  # or a crash could leave a head without its ledger
         except BlockingIOError as error:
             self.close()
-            raise LedgerError(f"ledger {path} is in use by another writer; wait until that run has ended") from error
+            raise LedgerError(f"ledger {path} is in use by {reason_of(error)}") from error
         except OSError as error:
             self.close()
             raise LedgerError(f"ledger {path} cannot be opened for writing: {reason_of(error)}") from error
@@ -80,11 +87,13 @@ class FileStorage:
             raise self._break(error) from error
 
     def close(self) -> None:
-        if self._file >= 0:
-            file, self._file = self._file, -1
-            self._disk.close(file)
+        """Give the lock back; what is forgotten without it gives it back as well, when Python collects it."""
+        self._close()
+        self._file = -1
 
     def _refuse_if_broken(self) -> None:
+        if os.getpid() != self._process:  # after a fork both would go on from one head, without the other's charges
+            raise LedgerError(f"ledger {self.path} was opened by another process; open it again in the one that writes")
         if self.broken:
             raise LedgerError(f"ledger {self.path} could not be written before; open it again to go on")
 
@@ -96,6 +105,11 @@ class FileStorage:
             f"ledger {self.path} cannot be written: {reason_of(error)}; the run ends here, make room and go on from "
             "its checkpoint"
         )
+
+
+def _close(disk: Disk, file: int, process: int) -> None:
+    if os.getpid() == process:  # a forked process has closed its copy, and another file may have the number now
+        disk.close(file)
 
 
 def replace_file(path: Path, data: bytes) -> None:
