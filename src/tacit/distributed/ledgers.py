@@ -12,15 +12,17 @@ from tacit.ledger.replay import Replay
 class SharedLedger:
     """A ledger file as seen from every rank. What rank 0 cannot write, no rank goes on from."""
 
-    def __init__(self, ranks: Ranks, path: str | Path, header: LedgerHeader, versions: dict[str, str]) -> None:
+    def __init__(
+        self, ranks: Ranks, path: str | Path, header: LedgerHeader, versions: dict[str, str], *, create: bool
+    ) -> None:
         self.path = Path(path)
         self._ranks = ranks
         self._file: LedgerFile | None = None
         self._replay, self._head = Replay(), Head(0, GENESIS)
-        self._do(lambda: self._open(header, versions))
+        self._do(lambda: self._open(header, versions, create))
 
-    def _open(self, header: LedgerHeader, versions: dict[str, str]) -> None:
-        self._file = LedgerFile(self.path, header, versions)
+    def _open(self, header: LedgerHeader, versions: dict[str, str], create: bool) -> None:
+        self._file = LedgerFile(self.path, header, versions, create=create)
 
     @property
     def ledger(self) -> Ledger:
@@ -68,7 +70,9 @@ class SharedLedger:
 
 
 def open_ledger(
-    ranks: Ranks, path: str | Path, header: LedgerHeader, versions: dict[str, str]
+    ranks: Ranks, path: str | Path, header: LedgerHeader, versions: dict[str, str], *, create: bool = True
 ) -> LedgerFile | SharedLedger:
     """The ledger of a run, whatever the number of ranks."""
-    return LedgerFile(path, header, versions) if ranks.alone else SharedLedger(ranks, path, header, versions)
+    if ranks.alone:
+        return LedgerFile(path, header, versions, create=create)
+    return SharedLedger(ranks, path, header, versions, create=create)

@@ -1,10 +1,10 @@
 """Who writes: a lock on a file or a folder that ends with the process that took it, and a note of whose it is.
 
-The lock is flock's, of an open file. A POSIX lock (lockf) belongs to a process and would not pass to forked helpers, but
-it is lost as soon as the process closes any descriptor of the file, and a ledger is also read by the process that writes
-it; nor would it keep two objects of one process apart. An open-file-description lock passes to helpers like flock's and
-gains nothing over it. So helpers are the one thing left to see to: a child closes its copy of the descriptor at the fork,
-and a loader that outlives a killed run holds nothing. Programs that are started instead of forked never get it (CLOEXEC).
+The lock is flock's, of an open file. A POSIX lock (lockf) is a process's own and would not pass to forked helpers, but
+it is lost as soon as the process closes any descriptor of the file, and whoever writes a ledger also reads it; nor
+would it keep two objects of one process apart. An open-file-description lock passes to helpers like flock's and gains
+nothing over it. So helpers are the one thing left to see to: a child closes its copy of the descriptor at the fork, and
+a loader that outlives a killed run holds nothing. Programs that are started, not forked, never get it (CLOEXEC).
 
 The note lies beside the file, and inside a folder. It is for people: whether something is locked, the lock alone says.
 """
@@ -14,7 +14,8 @@ import fcntl
 import json
 import os
 import platform
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -40,6 +41,19 @@ def give_back(file: int) -> None:
     note = _held.pop(file, None)
     if note is not None:
         note.unlink(missing_ok=True)
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[None]:
+    """A folder for this process alone; BlockingIOError says who has it."""
+    file, process = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), os.getpid()
+    try:
+        take(file, folder)
+        yield
+    finally:
+        if os.getpid() == process:
+            give_back(file)
+            os.close(file)
 
 
 def note_path(path: Path) -> Path:

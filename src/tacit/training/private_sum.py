@@ -42,6 +42,7 @@ class PrivateSum:
         individual_filter: leave out every record whose own budget is used up.
         evidence: what private evidence about records to gather beside the ledger.
         example: a public batch on which to check that records stay apart; generated from the schema by default.
+        goes_on: whether a run is taken up, whose ledger must be there: it is never made anew.
     """
 
     def __init__(
@@ -55,8 +56,10 @@ class PrivateSum:
         example: Batch | None = None,
         evidence: EvidencePlan | None = None,
         individual_filter: IndividualFilter | None = None,
+        goes_on: bool = False,
     ) -> None:
         self._plan = plan
+        self._goes_on = goes_on
         self._process = os.getpid()
         self._name = secrets.token_hex(16)  # samples carry it, so that no other engine takes them for its own
         self._outstanding: WeakValueDictionary[int, Drawn] = WeakValueDictionary()  # drawn, not yet released
@@ -102,7 +105,9 @@ class PrivateSum:
     def ledger_file(self) -> LedgerFile | SharedLedger:
         """The ledger, made when it is first needed: a run that is refused before it begins leaves none behind."""
         if self._file is None:
-            self._file = open_ledger(self._ranks, self.plan.ledger, self._header, self.plan.versions())
+            self._file = open_ledger(
+                self._ranks, self.plan.ledger, self._header, self.plan.versions(), create=not self._goes_on
+            )
         return self._file
 
     def _check_ranks(self, looks_at_all: bool) -> None:
@@ -325,6 +330,7 @@ class PrivateSum:
         """Take up the run that the checkpoint was made in, if ledger and plan are still those of that run."""
         self._check_process()
         checkpoint.check(self.plan)
+        self._goes_on = True
         self._charged_before = checkpoint.charged_before
         if isinstance(self.plan.clipping, AdaptiveClip):  # otherwise it is the plan's, whatever a file says
             self._mechanism.norm = checkpoint.clip_norm
