@@ -1,12 +1,12 @@
 """One ledger for all ranks: rank 0 writes the file, and the others follow its records in memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tacit.distributed.ranks import Ranks
-from tacit.ledger import Charge, Head, Ledger, LedgerFile, LedgerHeader, verify_ledger
-from tacit.ledger.chain import GENESIS
+from tacit.ledger import Chain, Charge, Head, Ledger, LedgerFile, LedgerHeader
 from tacit.ledger.replay import Replay
+from tacit.ledger.storage import read_bytes
 
 
 class SharedLedger:
@@ -18,7 +18,7 @@ class SharedLedger:
         self.path = Path(path)
         self._ranks = ranks
         self._file: LedgerFile | None = None
-        self._replay, self._head = Replay(), Head(0, GENESIS)
+        self._replay, self._chain = Replay(), Chain(str(path))
         self._do(lambda: self._open(header, versions, create))
 
     def _open(self, header: LedgerHeader, versions: dict[str, str], create: bool) -> None:
@@ -27,11 +27,14 @@ class SharedLedger:
     @property
     def ledger(self) -> Ledger:
         """All that has been charged so far, on every rank."""
-        return self._replay.ledger
+        return self._replay.ledger()
+
+    def ledger_if_settled(self, steps: Mapping[int, int]) -> Ledger:
+        return self._replay.ledger(steps)
 
     @property
     def head(self) -> Head:
-        return self._head
+        return self._chain.head
 
     @property
     def broken(self) -> bool:
@@ -40,7 +43,7 @@ class SharedLedger:
 
     def reserve(self, charges: Sequence[Charge]) -> int:
         self._do(lambda: self._opened.reserve(charges))
-        return self._head.count
+        return self._chain.head.count
 
     def settle(self, number: int, steps: int) -> None:
         self._do(lambda: self._opened.settle(number, steps))
@@ -63,10 +66,10 @@ class SharedLedger:
     def _do(self, action: Callable[[], object]) -> None:
         """Write on rank 0, wait until its disk has it, and follow what was written."""
         self._ranks.together(lambda: action() if self._ranks.first else None)
-        fresh = verify_ledger(self.path).records[self._head.count :] if self._ranks.first else None
-        for record in self._ranks.from_first(fresh):
+        fresh = read_bytes(self.path, self._chain.whole_bytes) if self._ranks.first else None
+        text = self._ranks.from_first(None if fresh is None else fresh.decode())
+        for record in self._chain.follow([text.encode()]):
             self._replay.apply(record)
-            self._head = Head(self._head.count + 1, record["hash"])
 
 
 def open_ledger(

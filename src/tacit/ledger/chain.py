@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,47 +54,89 @@ def seal(record: Mapping[str, Any], head: Head) -> tuple[bytes, Head]:
     return canonical({**body, "hash": digest}) + b"\n", Head(head.count + 1, digest)
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """The verified records of a ledger, and the length in bytes of its whole lines. What follows them was torn."""
+Record = bytes | dict[str, Any]
+"""A record as it is read: of a reserve, the most frequent one by far, only the text of its charges."""
 
-    records: tuple[dict[str, Any], ...]
-    hashes: tuple[str, ...]
-    whole_bytes: int
-    torn: bytes
+
+class Chain:
+    """Follows the lines of a ledger, each checked against the one before it.
+
+    Afterwards ``head`` is that of the last whole line, ``whole_bytes`` the length up to there, and ``torn`` what comes
+    after: only an unfinished last line is forgiven (a crash in the middle of an append).
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.head = Head(0, GENESIS)
+        self.whole_bytes = 0
+        self.torn = b""
 
     @property
     def torn_bytes(self) -> int:
         return len(self.torn)
 
-    @property
-    def head(self) -> Head:
-        return Head(len(self.hashes), self.hashes[-1] if self.hashes else GENESIS)
+    def follow(self, parts: Iterable[bytes], *heads: Head) -> Iterator[Record]:
+        """The records in the bytes that come next; the chain must pass through all ``heads``.
+
+        Raises:
+            LedgerError: names the first line that is wrong.
+        """
+        count, previous, rest = self.head.count, self.head.hash, self.torn
+        known = {head.count for head in heads}
+        for head in heads:
+            _check_passed(head, count, previous, self.where)
+        for part in parts:
+            *lines, rest = (rest + part).split(b"\n")
+            for line in lines:
+                count += 1
+                digest = _reserve_hash(line, previous)
+                if digest is None:
+                    record = _open_line(line, previous, f"{self.where}, line {count}")
+                    previous = record["hash"]
+                    yield record
+                else:
+                    previous = digest
+                    yield line[len(_CHARGES) : -_SEALED - 1]
+                if count in known:
+                    for head in heads:
+                        _check_passed(head, count, previous, self.where)
+                self.whole_bytes += len(line) + 1
+        self.head, self.torn = Head(count, previous), rest
+        for head in heads:
+            if head.count > count:
+                raise LedgerError(
+                    f"{self.where}: has {count} records where its head knows {head.count}; it was rolled back or "
+                    "truncated"
+                )
 
 
 def verify(data: bytes, head: Head | None, *, where: str) -> Chain:
-    """Check every line and the head; raise :class:`LedgerError` naming the first line that is wrong.
+    """Check every line and the head; raise :class:`LedgerError` naming the first line that is wrong."""
+    chain = Chain(where)
+    for _ in chain.follow([data], *([] if head is None else [head])):
+        pass
+    return chain
 
-    Only an unfinished last line is forgiven (a crash in the middle of an append); it is reported as torn.
-    """
-    whole = data.rfind(b"\n") + 1
-    records: list[dict[str, Any]] = []
-    hashes: list[str] = []
-    for number, line in enumerate(data[:whole].splitlines(keepends=True), start=1):
-        record = _open_line(line, hashes[-1] if hashes else GENESIS, f"{where}, line {number}")
-        hashes.append(record["hash"])
-        records.append(record)
-    if head is not None:
-        _check_head(head, hashes, where)
-    elif len(records) > 1:
-        raise LedgerError(f"{where}: the head file is missing, so a rollback could not be seen; restore it")
-    return Chain(tuple(records), tuple(hashes), whole, data[whole:])
+
+# A reserve has one spelling: its charges, then names and values of known length. So its bytes are hashed as they are,
+# and need not be understood to be verified. All other lines, and every line that is wrong, take the long way.
+_CHARGES = b'{"charges":'
+_SEALED = len('"hash":"","previous":"","record":"reserve"}') + 2 * len(GENESIS)
+
+
+def _reserve_hash(line: bytes, previous: str) -> str | None:
+    """The hash of a reserve that follows ``previous``; None for any other line."""
+    charges, rest = line[:-_SEALED], f'"previous":"{previous}","record":"reserve"}}'.encode()
+    digest = hashlib.sha256(charges + rest).hexdigest()
+    if line != b'%b"hash":"%b",%b' % (charges, digest.encode(), rest) or not charges.startswith(_CHARGES):
+        return None
+    return digest if charges.endswith(b"],") else None
 
 
 def _open_line(line: bytes, previous: str, where: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
-        spelled = canonical(record) + b"\n"  # refuses NaN and numbers beyond all bounds, such as 1e999
+        spelled = canonical(record)  # refuses NaN and numbers beyond all bounds, such as 1e999
     except (ValueError, RecursionError) as error:
         raise LedgerError(f"{where}: not a ledger record; the file is damaged") from error
     if not isinstance(record, dict) or record.get("previous") != previous:
@@ -105,10 +147,7 @@ def _open_line(line: bytes, previous: str, where: str) -> dict[str, Any]:
     return record
 
 
-def _check_head(head: Head, hashes: list[str], where: str) -> None:
-    if head.count > len(hashes):
-        raise LedgerError(
-            f"{where}: has {len(hashes)} records where its head knows {head.count}; it was rolled back or truncated"
-        )
-    if head.count < 0 or [GENESIS, *hashes][head.count] != head.hash:
-        raise LedgerError(f"{where}, line {head.count}: differs from what the head file knows; the ledger was replaced")
+def _check_passed(head: Head, count: int, digest: str, where: str) -> None:
+    """Called wherever the chain comes to a head's count, and where it begins."""
+    if head.count < 0 or (head.count == count and head.hash != digest):
+        raise LedgerError(f"{where}, line {count}: differs from what the head file knows; the ledger was replaced")

@@ -6,6 +6,7 @@ Durability is the point: an append has reached the disk when it returns, and a f
 import errno
 import os
 import weakref
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,11 +48,8 @@ class FileStorage:
             self.close()
             raise LedgerError(f"ledger {path} cannot be opened for writing: {reason_of(error)}") from error
 
-    def read(self) -> bytes:
-        try:
-            return _read_all(self._disk, self._file)
-        except OSError as error:
-            raise LedgerError(f"ledger {self.path} cannot be read: {reason_of(error)}") from error
+    def read(self) -> Iterator[bytes]:
+        return _parts(self._disk, self._file, f"ledger {self.path}")
 
     def append(self, data: bytes) -> None:
         """Write all of ``data`` at the end and wait until it is on disk."""
@@ -145,8 +143,14 @@ def head_path(path: Path) -> Path:
     return path.with_name(path.name + ".head")
 
 
-def read_bytes(path: Path) -> bytes | None:
+def read_bytes(path: Path, offset: int = 0) -> bytes | None:
     """The content of an ordinary file that is not a link, or None where there is none."""
+    parts = read_parts(path, offset)
+    return None if parts is None else b"".join(parts)
+
+
+def read_parts(path: Path, offset: int = 0) -> Iterator[bytes] | None:
+    """The same, piece by piece: a ledger may be long."""
     disk = the_disk()
     try:
         file = disk.open_to_read(path)
@@ -155,10 +159,12 @@ def read_bytes(path: Path) -> bytes | None:
     except OSError as error:
         reason = "it is a symbolic link" if error.errno == errno.ELOOP else reason_of(error)
         raise LedgerError(f"{path} cannot be read: {reason}") from error
+    return _parts_and_close(disk, file, path, offset)
+
+
+def _parts_and_close(disk: Disk, file: int, path: Path, offset: int) -> Iterator[bytes]:
     try:
-        return _read_all(disk, file)
-    except OSError as error:
-        raise LedgerError(f"{path} cannot be read: {reason_of(error)}") from error
+        yield from _parts(disk, file, str(path), offset)
     finally:
         disk.close(file)
 
@@ -199,10 +205,10 @@ def _write_all(disk: Disk, file: int, data: Bytes) -> None:
         view = view[written:]
 
 
-def _read_all(disk: Disk, file: int) -> bytes:
-    parts = []
-    offset = 0
-    while part := disk.read(file, 1 << 20, offset):
-        parts.append(part)
-        offset += len(part)
-    return b"".join(parts)
+def _parts(disk: Disk, file: int, name: str, offset: int = 0) -> Iterator[bytes]:
+    try:
+        while part := disk.read(file, 1 << 20, offset):
+            yield part
+            offset += len(part)
+    except OSError as error:
+        raise LedgerError(f"{name} cannot be read: {reason_of(error)}") from error
