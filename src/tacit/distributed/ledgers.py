@@ -68,8 +68,8 @@ class SharedLedger:
         self._ranks.together(lambda: action() if self._ranks.first else None)
         fresh = read_bytes(self.path, self._chain.whole_bytes) if self._ranks.first else None
         text = self._ranks.from_first(None if fresh is None else fresh.decode())
-        for record in self._chain.follow([text.encode()]):
-            self._replay.apply(record)
+        for records in self._chain.follow([text.encode()]):
+            self._replay.read(records)
 
 
 def open_ledger(

@@ -75,33 +75,36 @@ class Chain:
     def torn_bytes(self) -> int:
         return len(self.torn)
 
-    def follow(self, parts: Iterable[bytes], *heads: Head) -> Iterator[Record]:
-        """The records in the bytes that come next; the chain must pass through all ``heads``.
+    def follow(self, parts: Iterable[bytes], *heads: Head) -> Iterator[list[Record]]:
+        """The records in the bytes that come next, some at a time; the chain must pass through all ``heads``.
+
+        A reserve has one spelling: its charges, then names and values of known length. So its bytes are hashed as they
+        are, and need not be understood to be verified. Other lines, and every line that is wrong, take the long way.
 
         Raises:
             LedgerError: names the first line that is wrong.
         """
-        count, previous, rest = self.head.count, self.head.hash, self.torn
+        count, previous, rest = self.head.count, self.head.hash.encode(), self.torn
+        _check_heads(heads, count, previous, self.where)
         known = {head.count for head in heads}
-        for head in heads:
-            _check_passed(head, count, previous, self.where)
         for part in parts:
             *lines, rest = (rest + part).split(b"\n")
-            for line in lines:
-                count += 1
-                digest = _reserve_hash(line, previous)
-                if digest is None:
-                    record = _open_line(line, previous, f"{self.where}, line {count}")
-                    previous = record["hash"]
-                    yield record
-                else:
+            records: list[Record] = []
+            for count, line in enumerate(lines, start=count + 1):  # noqa: B020 (it goes on from the part before)
+                end = b'"previous":"%b","record":"reserve"}' % previous
+                digest = hashlib.sha256(line[:-_SEALED] + end).hexdigest().encode()
+                if line.endswith(b'],"hash":"%b",%b' % (digest, end)) and line.startswith(_CHARGES):
+                    records.append(line[len(_CHARGES) : -_SEALED - 1])
                     previous = digest
-                    yield line[len(_CHARGES) : -_SEALED - 1]
+                else:
+                    record = _open_line(line, previous.decode(), f"{self.where}, line {count}")
+                    records.append(record)
+                    previous = record["hash"].encode()
                 if count in known:
-                    for head in heads:
-                        _check_passed(head, count, previous, self.where)
-                self.whole_bytes += len(line) + 1
-        self.head, self.torn = Head(count, previous), rest
+                    _check_heads(heads, count, previous, self.where)
+            self.whole_bytes += sum(map(len, lines)) + len(lines)
+            yield records
+        self.head, self.torn = Head(count, previous.decode()), rest
         for head in heads:
             if head.count > count:
                 raise LedgerError(
@@ -110,27 +113,16 @@ class Chain:
                 )
 
 
+_CHARGES = b'{"charges":'
+_SEALED = len('"hash":"","previous":"","record":"reserve"}') + 2 * len(GENESIS)
+
+
 def verify(data: bytes, head: Head | None, *, where: str) -> Chain:
     """Check every line and the head; raise :class:`LedgerError` naming the first line that is wrong."""
     chain = Chain(where)
     for _ in chain.follow([data], *([] if head is None else [head])):
         pass
     return chain
-
-
-# A reserve has one spelling: its charges, then names and values of known length. So its bytes are hashed as they are,
-# and need not be understood to be verified. All other lines, and every line that is wrong, take the long way.
-_CHARGES = b'{"charges":'
-_SEALED = len('"hash":"","previous":"","record":"reserve"}') + 2 * len(GENESIS)
-
-
-def _reserve_hash(line: bytes, previous: str) -> str | None:
-    """The hash of a reserve that follows ``previous``; None for any other line."""
-    charges, rest = line[:-_SEALED], f'"previous":"{previous}","record":"reserve"}}'.encode()
-    digest = hashlib.sha256(charges + rest).hexdigest()
-    if line != b'%b"hash":"%b",%b' % (charges, digest.encode(), rest) or not charges.startswith(_CHARGES):
-        return None
-    return digest if charges.endswith(b"],") else None
 
 
 def _open_line(line: bytes, previous: str, where: str) -> dict[str, Any]:
@@ -147,7 +139,8 @@ def _open_line(line: bytes, previous: str, where: str) -> dict[str, Any]:
     return record
 
 
-def _check_passed(head: Head, count: int, digest: str, where: str) -> None:
-    """Called wherever the chain comes to a head's count, and where it begins."""
-    if head.count < 0 or (head.count == count and head.hash != digest):
-        raise LedgerError(f"{where}, line {count}: differs from what the head file knows; the ledger was replaced")
+def _check_heads(heads: Iterable[Head], count: int, digest: bytes, where: str) -> None:
+    """Called where the chain begins, and wherever it comes to a head's count."""
+    for head in heads:
+        if head.count < 0 or (head.count == count and head.hash.encode() != digest):
+            raise LedgerError(f"{where}, line {count}: differs from what the head file knows; the ledger was replaced")

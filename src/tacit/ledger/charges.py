@@ -1,13 +1,12 @@
 """What was charged, in order: kept so that one block more costs the same whatever went before.
 
-A long ledger mostly repeats itself, and hardly anybody looks at its single entries. So the charges of a record stay the
-text that they were until somebody does (:class:`Block`), equal neighbours are kept once with their number, and a longer
-list of charges shares what it has in common with the shorter one that it grew from (:class:`Charges`).
+A long ledger mostly repeats itself: equal neighbours are kept once with their number. And a longer list of charges
+shares what it has in common with the shorter one that it grew from, so that both can be kept and compared.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, overload
 
@@ -35,35 +34,20 @@ def charges_from_json(values: Iterable[Mapping[str, Any]]) -> tuple[Charge, ...]
     return tuple(Charge(event_from_json(value["event"]), value["steps"]) for value in values)
 
 
+@dataclass(frozen=True, slots=True)
 class Block:
-    """What one record charged, read from its text when it is first looked at."""
+    """What one record charged."""
 
-    __slots__ = ("_charges", "_text")
+    charges: tuple[Charge, ...] = ()
+    steps: int = field(init=False, compare=False)
 
-    def __init__(self, charges: Iterable[Charge] = ()) -> None:
-        self._text = b""
-        self._charges: tuple[Charge, ...] | None = tuple(charges)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", sum([charge.steps for charge in self.charges]))
 
     @classmethod
     def from_text(cls, text: bytes) -> "Block":
-        block = cls.__new__(cls)
-        block._text, block._charges = text, None
-        return block
-
-    @property
-    def charges(self) -> tuple[Charge, ...]:
-        if self._charges is None:
-            self._charges = charges_from_json(_DECODER.decode(self._text.decode()))
-            self._text = b""
-        return self._charges
-
-    @property
-    def steps(self) -> int:
-        return sum(charge.steps for charge in self.charges)
-
-    def is_text(self, text: bytes) -> bool:
-        """Whether it was read from this text, as far as that is still known."""
-        return self._text == text
+        """From the JSON of its charges."""
+        return cls(charges_from_json(_DECODER.decode(text.decode())))
 
     def first(self, steps: int) -> "Block":
         """Its first ``steps`` steps; more than it holds is an attempt to rewrite history."""
@@ -73,7 +57,7 @@ class Block:
         for charge in self.charges:
             kept.append(Charge(charge.event, min(steps, charge.steps)))
             steps -= kept[-1].steps
-        return Block(kept)
+        return Block(tuple(kept))
 
 
 def _refuse_constant(name: str) -> None:
@@ -89,7 +73,7 @@ class Charges(Sequence[Charge]):
     Example:
         >>> from tacit.ledger import GaussianSumQuery, PoissonSample
         >>> event = PoissonSample(probability=0.01, queries=(GaussianSumQuery(1.0, 1.1),))
-        >>> block = Block([Charge(event, 20)])
+        >>> block = Block((Charge(event, 20),))
         >>> short = Charges().plus(block)
         >>> long = short.plus(block).plus(block)
         >>> len(long), long.steps, [charge.steps for charge in long.since(short)]
@@ -108,13 +92,13 @@ class Charges(Sequence[Charge]):
 
     @classmethod
     def of(cls, charges: Sequence[Charge]) -> "Charges":
-        return charges if isinstance(charges, Charges) else cls().plus(Block(charges))
+        return charges if isinstance(charges, Charges) else cls().plus(Block(tuple(charges)))
 
     def plus(self, block: Block) -> "Charges":
         """With one more block at the end."""
         if not block.steps:
             return self
-        if self._block is not None and (self._block is block or self._block.charges == block.charges):
+        if self._block is not None and (self._block is block or self._block == block):
             return Charges(self._below, self._block, self._times + 1)
         return Charges(self, block, 1)
 

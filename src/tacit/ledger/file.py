@@ -64,9 +64,9 @@ def _follow(
 ) -> Chain:
     chain = Chain(str(path))
     heads = [Head.from_bytes(head)] if head is not None else []
-    for record in chain.follow(parts, *heads, *([] if since is None else [since])):
+    for records in chain.follow(parts, *heads, *([] if since is None else [since])):
         if replay is not None:
-            replay.apply(record)
+            replay.read(records)
     if head is None and chain.head.count > 1:
         raise LedgerError(f"{path}: the head file is missing, so a rollback could not be seen; restore it")
     return chain
@@ -168,7 +168,7 @@ class LedgerFile:
                     f"a {charge.event.kind} sample protects {charge.event.neighbours} neighbours, "
                     f"this ledger was opened for {neighbours}"
                 )
-        self._append({"record": "reserve", "charges": charges_to_json(charges)}, Block(charges))
+        self._append({"record": "reserve", "charges": charges_to_json(charges)}, Block(tuple(charges)))
         return self._head.count
 
     def settle(self, number: int, steps: int) -> None:

@@ -1,9 +1,10 @@
 """From records to charges: the one place that knows what each kind of record means."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tacit.errors import LedgerError, check_count
+from tacit.ledger.chain import Record
 from tacit.ledger.charges import Block, Charge, Charges, charges_from_json
 from tacit.ledger.ledger import Ledger, LedgerHeader
 
@@ -16,32 +17,42 @@ class Replay:
 
     def __init__(self) -> None:
         self._header: LedgerHeader | None = None
-        self._blocks: list[Block] = []  # what each record charged: the same one for equal neighbours
-        self._last_block = _NOTHING  # as it was reserved
+        # What each record charged, the same one for equal neighbours. Most of what is read nobody ever looks at: it
+        # stays text until somebody does.
+        self._blocks: list[Block | bytes] = []
+        self._last_block: Block | bytes = _NOTHING  # as it was reserved
         self._charges = Charges()
         self._folded = 0  # how many of the blocks are in it: they are put there when somebody asks
         self._planned = 0
         self._runs = 0
 
-    def apply(self, record: Block | bytes | Mapping[str, Any]) -> None:
-        """The next record; a reserve may also come as the block that it charges, or as the text of its charges."""
+    def read(self, records: Iterable[Record]) -> None:
+        """The next records as a chain gives them."""
+        for record in records:
+            if isinstance(record, dict):
+                self.apply(record)
+                continue
+            if self._header is None:
+                raise LedgerError(_NOT_OPENED)
+            if record != self._last_block:
+                self._last_block = record
+            self._blocks.append(self._last_block)
+
+    def apply(self, record: Block | Mapping[str, Any]) -> None:
+        """The next record; a reserve may also come as the block that it charges."""
         looked_at = self._folded == len(self._blocks) > 0
         self._blocks.append(_NOTHING)
         try:
-            if isinstance(record, Mapping):
-                self._apply(record)
-            elif self._header is None:
-                raise LedgerError(_NOT_OPENED)
-            elif isinstance(record, Block):
-                self._charge(self._last_block if self._last_block.charges == record.charges else record)
+            if isinstance(record, Block):
+                self._charge(self._last_block if self._last_block == record else record)
             else:
-                self._charge(self._last_block if self._last_block.is_text(record) else Block.from_text(record))
+                self._apply(record)
         except _UNREADABLE as error:
             raise LedgerError(f"record {len(self._blocks)} cannot be read: {error}") from error
         if looked_at:  # so that looking changes nothing from then on
             self._fold()
 
-    def _charge(self, block: Block) -> None:
+    def _charge(self, block: Block | bytes) -> None:
         self._blocks[-1] = self._last_block = block
 
     def _apply(self, record: Mapping[str, Any]) -> None:
@@ -80,7 +91,7 @@ class Replay:
 
         The last block of a run may be shorter than the others, and the budget was asked for no more.
         """
-        left, block = self._planned - self.ledger().steps, self._last_block
+        left, block = self._planned - self.ledger().steps, _read(self._last_block)
         return (block.first(min(left, block.steps)) if left > 0 else block).charges
 
     def block_steps(self, number: int) -> int:
@@ -89,7 +100,13 @@ class Replay:
     def _block(self, number: int) -> Block:
         if type(number) is not int or not 0 < number <= len(self._blocks) or self._blocks[number - 1] is _NOTHING:
             raise LedgerError(f"a settle record names record {number!r}, which charged nothing")
-        return self._blocks[number - 1]
+        return self._read(number)
+
+    def _read(self, number: int) -> Block:
+        block = self._blocks[number - 1]
+        if not isinstance(block, Block):
+            block = self._blocks[number - 1] = _read(block)
+        return block
 
     @property
     def header(self) -> LedgerHeader:
@@ -109,19 +126,29 @@ class Replay:
         first = min(steps)
         for number in steps:
             self._block(number)
-        tail = self._blocks[first - 1 :]
+        tail = [self._read(number) for number in range(first, len(self._blocks) + 1)]
         charges = self._charges.without(sum(block.steps for block in tail))
         for number, block in enumerate(tail, start=first):
             charges = charges.plus(block.first(steps[number]) if number in steps else block)
         return charges
 
     def _fold(self) -> None:
-        while self._folded < len(self._blocks):
-            try:
-                self._charges = self._charges.plus(self._blocks[self._folded])
-            except _UNREADABLE as error:
-                raise LedgerError(f"record {self._folded + 1} cannot be read: {error}") from error
-            self._folded += 1
+        text, last = b"", _NOTHING
+        for place in range(self._folded, len(self._blocks)):
+            found = self._blocks[place]
+            if not isinstance(found, Block):
+                if found is not text:
+                    try:
+                        text, last = found, _read(found)
+                    except (LedgerError, *_UNREADABLE) as error:
+                        raise LedgerError(f"record {place + 1} cannot be read: {error}") from error
+                self._blocks[place] = found = last
+            self._charges = self._charges.plus(found)
+            self._folded = place + 1
+
+
+def _read(block: Block | bytes) -> Block:
+    return block if isinstance(block, Block) else Block.from_text(block)
 
 
 _UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)

@@ -115,8 +115,9 @@ def _facts(data: bytes) -> dict[str, Any]:
 def _ledger(files: dict[str, bytes]) -> tuple[Ledger, Head]:
     chain, replay = Chain("ledger.jsonl"), Replay()
     last: Record = {}
-    for last in chain.follow([files["ledger.jsonl"]], Head.from_bytes(files["ledger.jsonl.head"])):
-        replay.apply(last)
+    for records in chain.follow([files["ledger.jsonl"]], Head.from_bytes(files["ledger.jsonl.head"])):
+        replay.read(records)
+        last = records[-1] if records else last
     if chain.torn_bytes or chain.head.to_bytes() != files["ledger.jsonl.head"]:
         raise LedgerError("the bundle's ledger does not end at its head")
     if not isinstance(last, dict) or last.get("record") != "release":
