@@ -106,8 +106,10 @@ class CrashDisk:
         self.names.setdefault(path, Name()).change(FOLDER)
         return True
 
-    def open_to_append(self, path: Path) -> int:
+    def open_to_append(self, path: Path, *, create: bool) -> int:
         self.at_call("open_to_append")
+        if not create and self._now(path) is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
         return self._opened(path, self._made(path))
 
     def open_new(self, path: Path) -> int:
@@ -123,9 +125,9 @@ class CrashDisk:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
         return self._opened(path, node)
 
-    def lock(self, file: int) -> None:
+    def lock(self, file: int, path: Path) -> None:
         if self._open[file] in self._locked:
-            raise BlockingIOError(errno.EWOULDBLOCK, "locked")
+            raise BlockingIOError(errno.EWOULDBLOCK, "another writer")
         self._locked.add(self._open[file])
 
     def read(self, file: int, count: int, offset: int) -> bytes:

@@ -165,19 +165,20 @@ def _seconds_to(releases: int, run: Trained) -> float:
 
 
 def polite(folder: Path, times: int, chance: random.Random) -> Figure:
-    """Ctrl-C and SIGTERM: the step in hand is finished, the rest of the block given back, and the run goes on."""
+    """Ctrl-C, SIGTERM, SIGHUP: the step in hand is finished, the rest of the block given back, and the run goes on."""
     run, lost = Trained(folder, Counter()), 0
     for number in range(times):
         process = run.child(before=_as_in_a_program)
         run.wait_for(run.releases.value + 1)
         time.sleep(chance.uniform(0, 0.01))
-        os.kill(process, (signal.SIGINT, signal.SIGTERM)[number % 2])
+        os.kill(process, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[number % 3])
         lost += ended(process) != 4 or run.over != 0
-    return Figure("F11", "runs stopped by Ctrl-C or SIGTERM and taken up, nothing over-counted", times, lost)
+    return Figure("F11", "runs stopped by Ctrl-C, SIGTERM or SIGHUP and taken up, nothing over-counted", times, lost)
 
 
 def _as_in_a_program() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def full_disks(folder: Path, times: int, chance: random.Random) -> Figure:
@@ -270,7 +271,7 @@ def serve(effort: float) -> None:
         Trained(folder / "warm", Counter(), steps=2).train()  # imports what a child would else import itself
         figures = [
             kills(folder / "kills", tries(1000, effort, least=3), chance),
-            polite(folder / "polite", tries(100, effort, least=2), chance),
+            polite(folder / "polite", tries(100, effort, least=3), chance),
             full_disks(folder / "full", tries(100, effort, least=2), chance),
             second_writers(folder / "two", tries(100, effort, least=2)),
             links(folder / "links", tries(10, effort)),

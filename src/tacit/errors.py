@@ -41,7 +41,10 @@ class RecordMixingError(LossesError):
 
 def is_number(value: object) -> bool:
     """Whether it is a finite number; True and False are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, _NUMBERS) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_NUMBERS = (int, float)  # made once: every number of a ledger passes here
 
 
 def check_positive(name: str, value: object) -> None:

@@ -130,7 +130,7 @@ def test_a_settled_block_gives_its_steps_back():
 def test_a_share_pays_only_for_its_own_run():
     first, second = BUDGET.split([0.5, 0.5])
     ledger, _ = run(BudgetGate(first), [charge(0.01, 2.0)] * 1000)
-    both, _ = run(BudgetGate(second, paid_elsewhere=len(ledger.charges)), [charge(0.01, 2.0)] * 1000, ledger)
+    both, _ = run(BudgetGate(second, paid_elsewhere=ledger.steps), [charge(0.01, 2.0)] * 1000, ledger)
     assert both.steps == 2 * ledger.steps
     assert epsilon(both) <= BUDGET.epsilon
 

@@ -8,8 +8,10 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from tacit.commands.breast_cancer import patients_schema, split, write_table
+from tacit.errors import InputError
 from tacit.evidence import check_bound, evidence_path, load_evidence
-from tacit.ledger import read_ledger
+from tacit.ledger import LedgerFile, locks, read_ledger
+from tacit.randomness import Randomness
 from tacit.tables import Flag, Number, Schema, Table, recipes, schema_text
 
 
@@ -24,6 +26,22 @@ def patients(tmp_path):
 @pytest.fixture
 def few_steps(monkeypatch):
     monkeypatch.setattr(recipes, "STEPS", {"classification": 100, "regression": 120, "vi": 100})
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """The next run gets a Ctrl-C at its 37th step."""
+    from tacit.training import chains
+
+    advance, count = chains.Chains.advance, [0]
+
+    def stop(self, gradient):
+        count[0] += 1
+        advance(self, gradient)
+        if count[0] == 37:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(chains.Chains, "advance", stop)
 
 
 def told(tacit, *arguments):
@@ -105,18 +123,7 @@ def test_every_method_and_model_trains_and_predicts(tacit, patients, few_steps, 
         assert (found["mutual information"] == 0).all() == (method == "sgd")
 
 
-def test_an_interrupted_run_goes_on_and_costs_no_more(tacit, patients, few_steps, monkeypatch):
-    from tacit.training import chains
-
-    advance, count = chains.Chains.advance, [0]
-
-    def stop_at_37(self, gradient):
-        count[0] += 1
-        advance(self, gradient)
-        if count[0] == 37:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(chains.Chains, "advance", stop_at_37)
+def test_an_interrupted_run_goes_on_and_costs_no_more(tacit, patients, few_steps, stopped):
     arguments = plainly(patients)
     code, _, err = tacit("train", *arguments)
     assert code == 130
@@ -169,6 +176,75 @@ def test_several_runs_share_a_budget_until_it_is_spent(tacit, patients, few_step
     assert (code, "would exceed the budget" in err) == (2, True)
     assert not (patients / "third").exists()  # refused before it began
     assert tacit("account", patients / "second")[0] == 0
+
+
+@pytest.mark.parametrize("budget", ["all.jsonl", "run/all.jsonl"])
+def test_a_run_goes_on_under_its_shared_ledger_from_any_folder(
+    tacit, patients, few_steps, stopped, monkeypatch, budget
+):
+    """Findings C2: the path was kept as it was typed, and a new ledger with a fresh total was made elsewhere."""
+    monkeypatch.chdir(patients)
+    assert tacit("train", *plainly(patients), "--budget", budget, "--budget-epsilon", 1.5)[0] == 130
+    (patients / "elsewhere").mkdir()
+    monkeypatch.chdir(patients / "elsewhere")
+    told(tacit, patients / "patients.csv", "--resume", "--out", patients / "run")
+    assert not any((patients / "elsewhere").iterdir())
+    assert read_ledger(patients / budget).steps == 100
+    facts = (patients / "run" / "run.json").read_text()
+    assert json.loads(facts)["shared_ledger"] == "all.jsonl"
+    assert str(patients) not in facts  # they leave with a release
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_going_on_makes_no_ledger(tacit, patients, few_steps, stopped, shared):
+    budget = ("--budget", patients / "all.jsonl", "--budget-epsilon", 1.5) if shared else ()
+    assert tacit("train", *plainly(patients), *budget)[0] == 130
+    ledger = patients / "all.jsonl" if shared else patients / "run" / "ledger.jsonl"
+    ledger.unlink()
+    left = sorted(patients.rglob("*"))
+    code, _, err = tacit("train", patients / "patients.csv", "--resume", "--out", patients / "run")
+    assert (code, "ledger" in err, err.count("\n")) == (2, True, 1)
+    assert sorted(patients.rglob("*")) == left
+
+
+def test_a_run_stopped_before_its_ledger_was_made_can_be_started_again(tacit, patients, few_steps):
+    (patients / "run").mkdir()
+    (patients / "run" / "run.json").write_text("{}")
+    told(tacit, *plainly(patients))
+
+
+def test_a_run_in_use_is_refused_and_left_alone(tacit, patients, few_steps, stopped):
+    assert tacit("train", *plainly(patients))[0] == 130
+    with locks.holding(patients / "run"):
+        left = {path: path.read_bytes() for path in (patients / "run").iterdir()}
+        code, _, err = tacit("train", *plainly(patients), "--resume")
+        assert (code, "in use by" in err, err.count("\n")) == (2, True, 1)
+        assert {path: path.read_bytes() for path in (patients / "run").iterdir()} == left
+    told(tacit, *plainly(patients), "--resume")
+
+
+def test_what_another_process_may_charge_is_never_removed(tacit, patients, few_steps, monkeypatch):
+    """Findings C1: another run has just made the ledger, and has charged nothing to it yet."""
+    winners = []
+    ledger = patients / "run" / "ledger.jsonl"
+
+    def overtaken(problem, plan):
+        winners.append(LedgerFile(ledger, plan.header(Randomness()), plan.versions()))
+
+    monkeypatch.setattr("tacit.runs.check_budget", overtaken)
+    code, _, err = tacit("train", *plainly(patients))
+    assert (code, err.count("\n")) == (2, 1)
+    assert read_ledger(ledger).steps == 0
+    winners[0].close()
+
+
+def test_a_refused_run_leaves_nothing(tacit, patients, few_steps, monkeypatch):
+    def refused(*given, **options):
+        raise InputError("refused late")
+
+    monkeypatch.setattr("tacit.runs.fit", refused)
+    assert tacit("train", *plainly(patients))[0] == 2
+    assert not (patients / "run").exists()
 
 
 def test_evidence_is_gathered_if_asked_for(tacit, patients, few_steps):

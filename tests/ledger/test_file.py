@@ -102,11 +102,6 @@ def test_an_older_head_is_forgiven(path, event):
     assert read_ledger(path).steps == 60
 
 
-def test_a_second_writer_is_refused(path):
-    with LedgerFile(path, HEADER), pytest.raises(LedgerError, match="another writer"):
-        LedgerFile(path, HEADER)
-
-
 def test_another_declaration_is_refused(path):
     with pytest.raises(InputError, match="dataset 'test'"):
         LedgerFile(path, LedgerHeader(dataset="other"))

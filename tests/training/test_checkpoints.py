@@ -267,9 +267,24 @@ def ended(folder, how, after):
     return steps, process.returncode
 
 
-@pytest.mark.parametrize(("how", "error"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)])
-def test_a_signal_waits_for_the_step_in_hand(method, data, plan, checkpoint, how, error):
-    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture
+def handlers():
+    """As in a program that was started from a terminal; what the tests were started by may ignore some."""
+    usual = (signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL)
+    before = [signal.signal(number, handler) for number, handler in zip(ENDS, usual, strict=True)]
+    yield list(usual)
+    for number, handler in zip(ENDS, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [(signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit), (signal.SIGINT, KeyboardInterrupt)],
+)
+def test_a_signal_waits_for_the_step_in_hand(method, data, plan, checkpoint, handlers, how, error):
     seen = []
 
     def send(step):
@@ -281,11 +296,17 @@ def test_a_signal_waits_for_the_step_in_hand(method, data, plan, checkpoint, how
         tacit.train(method, data, plan, checkpoint=checkpoint, on_step=send)
     assert seen == list(range(11))
     assert tacit.read_ledger(plan.ledger).steps == 11
-    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
+    assert [signal.getsignal(number) for number in ENDS] == handlers
     assert tacit.train(method, data, plan, checkpoint=checkpoint, resume=True).ledger.steps == 30
 
 
-def test_a_second_signal_does_not_wait(method, data, plan, checkpoint):
+def test_a_signal_that_is_ignored_stays_so(method, data, plan, checkpoint, handlers):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as by nohup
+    run = tacit.train(method, data, plan, checkpoint=checkpoint, on_step=lambda _: os.kill(os.getpid(), signal.SIGHUP))
+    assert run.ledger.steps == 30
+
+
+def test_a_second_signal_does_not_wait(method, data, plan, checkpoint, handlers):
     def send(step):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
@@ -301,8 +322,10 @@ def test_a_polite_kill_loses_nothing(tmp_path):
     assert code == 128 + signal.SIGTERM
     second, code = ended(tmp_path, signal.SIGINT, 60)
     assert code not in (0, 128 + signal.SIGTERM)
-    assert first + second == list(range(len(first) + len(second)))
-    assert tacit.read_ledger(tmp_path).steps == len(first) + len(second)
+    third, code = ended(tmp_path, signal.SIGHUP, 60)
+    assert code == 128 + signal.SIGHUP
+    assert first + second + third == list(range(len(first) + len(second) + len(third)))
+    assert tacit.read_ledger(tmp_path).steps == len(first) + len(second) + len(third)
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(40, marks=pytest.mark.slow)])

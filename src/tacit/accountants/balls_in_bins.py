@@ -13,6 +13,7 @@ add: E_P[(Q/P)^a] = E_Q[R^(1-a)] and, with m = a - 1, R^(-m) = (1/Gamma(m)) int_
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -21,7 +22,7 @@ import numpy as np
 from scipy.special import gammaln, lambertw
 
 from tacit.accountants.moments import Array
-from tacit.ledger import BallsInBinsStep, Ledger
+from tacit.ledger import BallsInBinsStep, Charge, Ledger
 
 _LOG_NEGLIGIBLE = 45.0
 _ROUNDING = 1e-11  # absolute, added to the log moment of each pass
@@ -34,6 +35,19 @@ class Pass:
 
     bins: int
     noise_multiplier: float
+
+
+def in_passes(charges: Iterable[Charge]) -> bool:
+    return any(isinstance(charge.event, BallsInBinsStep) for charge in charges)
+
+
+def are_whole_passes(charges: Iterable[Charge]) -> bool:
+    """Whether no pass is left open: then what comes next begins one of its own."""
+    steps: Counter[int] = Counter()
+    for charge in charges:
+        if isinstance(charge.event, BallsInBinsStep):
+            steps[charge.event.bins] += charge.steps
+    return all(count % bins == 0 for bins, count in steps.items())
 
 
 def passes(ledger: Ledger) -> Counter[Pass]:

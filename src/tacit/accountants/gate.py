@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
+from tacit.accountants.balls_in_bins import are_whole_passes, in_passes
 from tacit.accountants.budget import Budget
 from tacit.accountants.conversion import epsilon_from_rdp
 from tacit.accountants.moments import Array
@@ -23,7 +25,7 @@ from tacit.accountants.renyi_filter import RenyiFilter
 from tacit.accountants.search import most_within
 from tacit.accountants.statement import check_ledger
 from tacit.errors import BudgetError, RefusedError
-from tacit.ledger import BallsInBinsStep, Charge, Ledger, LedgerHeader, SamplingEvent
+from tacit.ledger import Charge, Charges, Ledger, LedgerHeader, SamplingEvent
 
 Counts = Mapping[SamplingEvent, int]
 
@@ -37,81 +39,70 @@ class BudgetGate:
     Args:
         budget: what may be spent.
         plan: charges to come that were fixed beforehand; if all of them fit, each block is only compared with them.
-        paid_elsewhere: how many of the ledger's first charges are paid from another share of a split budget.
+        paid_elsewhere: how many of the ledger's first steps are paid from another share of a split budget.
 
-    What was checked is remembered, so that most calls compare counts or add two curves.
+    What was checked is remembered: most calls compare counts or add two curves, and look at nothing but what was
+    charged since the last one.
     """
 
     def __init__(self, budget: Budget, *, plan: Sequence[Charge] = (), paid_elsewhere: int = 0) -> None:
         self.budget = budget
         self._plan = tuple(plan)
-        self._paid_elsewhere = paid_elsewhere
-        self._spent, self._quick = _Spent(), _Spent(_QUICK)
+        self._spent = _Spent(paid_elsewhere)
         self._known_good: Counts = {}
         self._previous: Counts = {}
         self._filter: RenyiFilter | None = None
 
     def __call__(self, ledger: Ledger, charges: Sequence[Charge]) -> None:
-        ledger = replace(ledger, charges=ledger.charges[self._paid_elsewhere :])
         block = replace(ledger, charges=tuple(charge for charge in charges if charge.steps))
         check_ledger(block, self.budget.delta)
         if not block.charges:
             return
-        after, limit = replace(ledger, charges=ledger.charges + block.charges), self.budget.epsilon
-        in_passes = any(isinstance(charge.event, BallsInBinsStep) for charge in after.charges)
+        self._spent.update(ledger)
         if ledger.header.schedule == "adaptive":
-            within = self._filter_admits(ledger, block, after if in_passes else None)
-        elif in_passes:  # they follow the order of steps, so counts do not suffice
-            within = self._renyi_epsilon(renyi_curve(after)) <= limit
+            within = self._filter_admits(block)
+        elif self._spent.in_passes or in_passes(block.charges):  # they follow the order of steps: counts do not suffice
+            within = self._renyi_epsilon(self._spent.curve_with(block, ORDERS)) <= self.budget.epsilon
         else:
-            within = self._counts_fit(ledger, block)
+            within = self._counts_fit(block)
         if not within:
             raise BudgetError(
                 f"the next block of {block.steps} steps would exceed the budget of epsilon {self.budget.epsilon:g} at "
-                f"delta {self.budget.delta:g} after {ledger.steps} charged steps; stop here, or add noise"
+                f"delta {self.budget.delta:g} after {self._spent.steps} charged steps; stop here, or add noise"
             )
 
-    def _filter_admits(self, ledger: Ledger, block: Ledger, whole: Ledger | None) -> bool:
+    def _filter_admits(self, block: Ledger) -> bool:
         if self._filter is None:
-            first = (ledger.charges or block.charges)[0]
-            self._filter = RenyiFilter.opened(self.budget.epsilon, self.budget.delta, first, ledger)
-            self._spent = _Spent((self._filter.order,))
-        if whole is not None:
-            return self._filter.admits(self._filter.spent(whole))
-        self._spent.update(ledger)
-        return self._filter.admits(float(self._spent.curve_with(block)[0]))
+            first = (*self._spent.charges[:1], *block.charges)[0]
+            self._filter = RenyiFilter.opened(self.budget.epsilon, self.budget.delta, first, block)
+        return self._filter.admits(float(self._spent.curve_with(block, (self._filter.order,))[0]))
 
     def _renyi_epsilon(self, curve: Array, orders: tuple[float, ...] = ORDERS) -> float:
         return epsilon_from_rdp(curve, orders, self.budget.delta)[0] * (1 + ROUNDING)
 
-    def _counts_fit(self, ledger: Ledger, block: Ledger) -> bool:
-        spent, more, limit = self._spent.update(ledger), block.merged(), self.budget.epsilon
+    def _counts_fit(self, block: Ledger) -> bool:
+        spent, more, limit = self._spent.counts, block.merged(), self.budget.epsilon
         if self._plan:
-            whole = _plus(spent, replace(ledger, charges=self._plan).merged())
+            whole = _plus(spent, replace(block, charges=self._plan).merged())
             self._plan, self._known_good = (), whole if self._fits(whole) else {}
         if self._is_known_good(more):
             return True
-        self._quick.update(ledger)
-        if self._renyi_epsilon(self._quick.curve_with(block), _QUICK) <= limit:
-            return True
-        if self._renyi_epsilon(self._spent.curve_with(block)) <= limit:
+        if any(self._renyi_epsilon(self._spent.curve_with(block, some), some) <= limit for some in (_QUICK, ORDERS)):
             return True
         cost = self._pld_epsilon(_plus(spent, more))
         if cost > limit or more != self._previous:
             self._previous = more
             return cost <= limit
         # a block that repeats: find out, once, how often it still may; epsilon grows about like the root of the steps
-        guess = int(((limit / cost) ** 2 - 1) * (1 + ledger.steps / block.steps)) if cost > 0 else 0
+        guess = int(((limit / cost) ** 2 - 1) * (1 + self._spent.steps / block.steps)) if cost > 0 else 0
         times = most_within(lambda n: self._pld_epsilon(_plus(spent, more, n)), limit, 1 + guess)
         self._known_good = _plus(spent, more, times)
         return True
 
     def _is_known_good(self, more: Counts) -> bool:
         """Whether all that is spent, and more, is among what was found to fit; only what is new is compared."""
-        spent, fresh = self._spent.counts, self._spent.fresh
-        within = all(
-            spent[event] + more.get(event, 0) <= self._known_good.get(event, 0) for event in fresh | more.keys()
-        )
+        spent, fresh, good = self._spent.counts, self._spent.fresh, self._known_good
+        within = all(spent[event] + more.get(event, 0) <= good.get(event, 0) for event in chain(more, fresh))
         if within:
             fresh.clear()
         return within
@@ -130,41 +121,76 @@ class BudgetGate:
 
 
 class _Spent:
-    """Counts and Renyi curve of a growing ledger, adding only what is new."""
+    """Counts and Renyi curves of a growing ledger, adding only what is new."""
 
-    def __init__(self, orders: tuple[float, ...] = ORDERS) -> None:
-        self._orders = orders
+    def __init__(self, paid_elsewhere: int) -> None:
+        self._paid_elsewhere = paid_elsewhere
+        self._seen = Charges()
         self._reset()
 
     def _reset(self) -> None:
         self.counts: Counter[SamplingEvent] = Counter()
         self.fresh: set[SamplingEvent] = set()  # not yet compared with what is known to fit
-        self._curve: Array = np.zeros(len(self._orders))
-        self._seen: tuple[Charge, ...] = ()
-        self._pending: tuple[Charge, ...] = ()  # counted, but not yet in the curve
+        self.steps = 0
+        self.in_passes = False
+        self._whole_passes = True  # whether passes, so far, were charged whole: then their costs simply add up
+        self._curves: dict[tuple[float, ...], tuple[Charges, Array]] = {}  # by orders, and what they are the curves of
 
-    def update(self, ledger: Ledger) -> Counts:
-        if ledger.charges[: len(self._seen)] != self._seen:
-            self._reset()  # the last block was settled at fewer steps, or this is another ledger: count afresh
-        new = ledger.charges[len(self._seen) :]
+    @property
+    def charges(self) -> Sequence[Charge]:
+        """All that is spent of this budget."""
+        return _after(self._seen, self._paid_elsewhere)
+
+    def update(self, ledger: Ledger) -> None:
+        charges = Charges.of(ledger.charges)
+        new = charges.since(self._seen) if self.steps else None
+        self._seen = charges
+        if new is None:  # the first look, a block that was settled at fewer steps, or another ledger: count afresh
+            self._reset()
+            new = list(self.charges)
         for charge in new:
             self.counts[charge.event] += charge.steps
             self.fresh.add(charge.event)
-        self._pending += new
-        self._seen = ledger.charges
-        return self.counts
+            self.steps += charge.steps
+        self.in_passes = self.in_passes or in_passes(new)
+        self._whole_passes = self._whole_passes and are_whole_passes(new)
 
-    def curve_with(self, block: Ledger) -> Array:
+    def curve_with(self, block: Ledger, orders: tuple[float, ...]) -> Array:
         """The curve of all that is spent and of a block; evaluated only when asked for, as counts often suffice."""
-        if self._pending:
-            self._curve = self._curve + _block_curve(self._pending, self._orders)
-            self._pending = ()
-        return self._curve + _block_curve(block.charges, self._orders)
+        if self.in_passes and not (self._whole_passes and are_whole_passes(block.charges)):
+            return renyi_curve(replace(block, charges=(*self.charges, *block.charges)), orders)
+        if orders in self._curves:
+            before, curve = self._curves[orders]
+            new: Sequence[Charge] = self._seen.since(before) or ()
+        else:
+            curve, new = np.zeros(len(orders)), self.charges
+        if new:
+            curve = curve + _block_curve(tuple(new), orders)
+        self._curves[orders] = self._seen, curve
+        return curve + _block_curve(tuple(block.charges), orders)
 
 
-@lru_cache(maxsize=1024)
+def _after(charges: Charges, steps: int) -> Sequence[Charge]:
+    """The charges without the first so many steps."""
+    if not steps:
+        return charges
+    left, kept = steps, []
+    for charge in charges:
+        kept.append(Charge(charge.event, max(0, charge.steps - left)))
+        left = max(0, left - charge.steps)
+    return [charge for charge in kept if charge.steps]
+
+
 def _block_curve(charges: tuple[Charge, ...], orders: tuple[float, ...]) -> Array:
+    return (_short_curve if len(charges) <= _SHORT else _curve)(charges, orders)
+
+
+def _curve(charges: tuple[Charge, ...], orders: tuple[float, ...]) -> Array:
     return renyi_curve(Ledger(LedgerHeader(), charges), orders)
+
+
+_SHORT = 64  # blocks repeat, whole ledgers do not
+_short_curve = lru_cache(maxsize=1024)(_curve)
 
 
 def _plus(counts: Counts, more: Counts, times: int = 1) -> Counts:

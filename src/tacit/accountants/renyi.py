@@ -24,6 +24,7 @@ from tacit.ledger import (
 
 _FINE = np.round(np.arange(1.1, 10.95, 0.1), 1)  # fractional orders matter for few and for loud releases
 _FAR = np.unique(np.round(np.geomspace(64, 1024, 20)))  # and large ones for faint releases
+_AT_ONCE = 4096  # events
 ORDERS: tuple[float, ...] = tuple(float(order) for order in (*_FINE, *range(11, 64), *_FAR))
 
 
@@ -71,8 +72,11 @@ def _poisson(steps: Mapping[SamplingEvent, int], a: Array) -> Array:
     rows = [(e.probability, e.noise_multiplier, n) for e, n in steps.items() if isinstance(e, PoissonSample)]
     if not rows:
         return np.zeros(a.size)
-    q, z, count = np.asarray(rows, dtype=float).T
-    return np.asarray(count @ log_moments(q, z, a))
+    total = np.zeros(a.size)
+    for start in range(0, len(rows), _AT_ONCE):  # the moments of all of them at once need not fit into memory
+        q, z, count = np.asarray(rows[start : start + _AT_ONCE], dtype=float).T
+        total += count @ log_moments(q, z, a)
+    return total
 
 
 def checked_orders(orders: Array) -> Array:

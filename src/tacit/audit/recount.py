@@ -85,7 +85,7 @@ class Count:
         ledger = read_ledger(path)
         if ledger.steps < self.releases:
             self.broke.append("more releases than the ledger was charged for")
-        lines, times = len(verify_ledger(path).records), synced[path.stat().st_ino]
+        lines, times = verify_ledger(path).head.count, synced[path.stat().st_ino]
         if times < lines:
             self.broke.append(f"the ledger was not synced to disk for each of its records ({times} of {lines})")
 

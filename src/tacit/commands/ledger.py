@@ -47,10 +47,10 @@ def verify(run: Run, json: Json = False) -> None:
     chain = verify_ledger(run)
     read_ledger(run)  # the records must also make sense
     if json:
-        print_json({"ok": True, "records": len(chain.records), "head": chain.head.hash, "torn": chain.torn_bytes})
+        print_json({"ok": True, "records": chain.head.count, "head": chain.head.hash, "torn": chain.torn_bytes})
         return
     torn = f"; {chain.torn_bytes} bytes of an unfinished last line are charged as a block" if chain.torn_bytes else ""
-    console.print(f"{len(chain.records)} records, chain and head are intact{torn}", highlight=False)
+    console.print(f"{chain.head.count} records, chain and head are intact{torn}", highlight=False)
 
 
 @app.command()

@@ -11,7 +11,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tacit.commands.output import console, print_json
-from tacit.errors import InputError, TacitError
+from tacit.errors import InputError
 from tacit.tables import Method, Schema, Table, default_delta, encode, public_schema, read_schema, read_table
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def train(
         facts = _resumed(folder, asked)
     else:
         folder.check_free()
-        facts = _planned(table, data, asked, schema, public, budget, budget_epsilon)
+        facts = _planned(table, data, asked, schema, public, folder, budget, budget_epsilon)
     if bayesian_evidence and facts.shared_ledger is not None:
         raise InputError("--bayesian-evidence needs a ledger of its own; leave out --budget")
     _train(folder, facts, table, public_test, bayesian_evidence, explain=explain, resume=resume, quiet=json)
@@ -87,6 +87,7 @@ def _planned(
     asked: _Asked,
     schema_path: Path | None,
     public: Path | None,
+    folder: "RunFolder",
     budget: Path | None,
     budget_epsilon: float | None,
 ) -> "RunFacts":
@@ -113,7 +114,8 @@ def _planned(
         asked.method or "sgld", asked.model or "linear", shared is not None,  # type: ignore[arg-type]
     )  # fmt: skip
     _ = problem.recipe  # refuses bad numbers before anything is written
-    return RunFacts(problem, shared_ledger=None if budget is None else str(budget), shared_epsilon=shared)
+    named = None if budget is None else folder.name_of(budget)
+    return RunFacts(problem, shared_ledger=named, shared_epsilon=shared)
 
 
 def _schema(table: Table, data: Path, asked: _Asked, path: Path | None, public: Path | None) -> Schema:
@@ -163,8 +165,7 @@ def _resumed(folder: "RunFolder", asked: _Asked) -> "RunFacts":
     from tacit.runs import read_run
 
     facts = read_run(folder.path)
-    if folder.is_finished:
-        raise InputError(f"{folder.path} holds a finished run; there is nothing to go on with")
+    folder.check_unfinished()
     problem = facts.problem
     told = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
             "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
@@ -172,7 +173,17 @@ def _resumed(folder: "RunFolder", asked: _Asked) -> "RunFacts":
     for name, value in told.items():
         if getattr(asked, name) not in (None, value):
             raise InputError(f"the run was started with {name} {value}; --{name} cannot change now")
+    _check_ledger_is_there(folder, facts)
     return facts
+
+
+def _check_ledger_is_there(folder: "RunFolder", facts: "RunFacts") -> None:
+    """Going on never makes a ledger: what was charged to the missing one would be forgotten."""
+    shared = folder.shared_ledger(facts)
+    if shared is not None and not shared.exists():
+        raise InputError(f"the run shares the ledger {shared}, which is not there; put it back to go on")
+    if shared is None and not folder.ledger.exists():
+        raise InputError(f"{folder.path} has no ledger: nothing was charged, start without --resume, or put it back")
 
 
 def _train(
@@ -180,15 +191,13 @@ def _train(
     explain: bool, resume: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from tacit.accountants import Budget
-    from tacit.release import write_manifest
-    from tacit.runs import Predictor, check_budget, fit, training_plan
+    from tacit.runs import check_budget, fit, training_plan
 
     problem = facts.problem
     private = encode(table, problem.schema, problem.target)
     test = None if public_test is None else _test_data(public_test, facts)
-    ledger = folder.ledger if facts.shared_ledger is None else Path(facts.shared_ledger)
     budget = None if facts.shared_epsilon is None else Budget(facts.shared_epsilon, problem.delta)
-    plan = training_plan(problem, ledger, budget)
+    plan = training_plan(problem, folder.shared_ledger(facts) or folder.ledger, budget)
     if not resume:
         check_budget(problem, plan)
     if explain and not quiet:
@@ -196,28 +205,37 @@ def _train(
     if not quiet:
         for warning in problem.recipe.warnings:
             console.print(f"[bold]warning[/]: {warning}", highlight=False, soft_wrap=True)
-    folder.path.mkdir(parents=True, exist_ok=True)
-    if not resume:
-        folder.write_json(folder.facts, facts.to_json())
-    started = time.perf_counter()
-    with _progress(facts, plan, shown=not quiet) as on_step, _ending_well(folder, resume):
-        fitted = fit(
-            problem, private, plan, probes=test if evidence else None, members=evidence, on_step=on_step,
-            checkpoint=folder.checkpoint, resume=resume,
-        )  # fmt: skip
+    with folder.claimed(new=not resume):
+        if not resume:
+            folder.write_json(folder.facts, facts.to_json())
+        started = time.perf_counter()
+        with _progress(facts, plan, shown=not quiet) as on_step, _saying_how_to_go_on(folder):
+            fitted = fit(
+                problem, private, plan, probes=test if evidence else None, members=evidence, on_step=on_step,
+                checkpoint=folder.checkpoint, resume=resume,
+            )  # fmt: skip
+        facts = facts.finished(fitted, time.perf_counter() - started)
+        _save(folder, facts, fitted, plan, test, public_test)
+    _finish(folder, facts, fitted, quiet)
+
+
+def _save(
+    folder: "RunFolder", facts: "RunFacts", fitted: "Fitted", plan: "TrainingPlan", test: "Encoded | None",
+    public_test: Path | None,
+) -> None:  # fmt: skip
+    """What the run leaves behind; the manifest comes last."""
+    from tacit.release import write_manifest
+    from tacit.runs import Predictor, evaluate
+
     fitted.posterior.save(folder.posterior)
-    facts = facts.finished(fitted, time.perf_counter() - started)
     folder.write_json(folder.facts, facts.to_json())
     if facts.shared_ledger is not None:
-        _copy_ledger(ledger, folder.ledger)
+        _copy_ledger(Path(plan.ledger), folder.ledger)
     if test is not None and public_test is not None:
-        from tacit.runs import evaluate
-
-        predictor = Predictor(problem, fitted.posterior, fitted.spread)
+        predictor = Predictor(facts.problem, fitted.posterior, fitted.spread)
         folder.write_json(folder.evaluation, evaluate(predictor, test, public_test))
     folder.checkpoint.unlink(missing_ok=True)
-    write_manifest(folder.path, [folder.posterior.name, folder.facts.name], ledger=ledger)
-    _finish(folder, facts, fitted, quiet)
+    write_manifest(folder.path, [folder.posterior.name, folder.facts.name])
 
 
 def _test_data(path: Path, facts: "RunFacts") -> "Encoded":
@@ -226,26 +244,26 @@ def _test_data(path: Path, facts: "RunFacts") -> "Encoded":
 
 
 def _copy_ledger(shared: Path, own: Path) -> None:
-    """The run's folder keeps the shared ledger as it stands, with its head, so that it can be accounted for."""
-    from tacit.ledger.storage import head_path, replace_file
+    """The run's folder keeps the shared ledger as it stands, with its head, so that it can be accounted for.
 
-    replace_file(own, shared.read_bytes())
-    if head_path(shared).exists():
-        replace_file(head_path(own), head_path(shared).read_bytes())
+    The head is read first: other runs go on charging, and a head that is ahead of its ledger looks like a rollback.
+    """
+    from tacit.ledger.storage import head_path, read_bytes, replace_file
+
+    head, data = read_bytes(head_path(shared)), read_bytes(shared)
+    if head is None or data is None:
+        raise InputError(f"the shared ledger {shared} was removed while the run went on; put it back and use --resume")
+    replace_file(own, data)
+    replace_file(head_path(own), head)
 
 
 @contextmanager
-def _ending_well(folder: "RunFolder", resume: bool) -> Iterator[None]:
-    """A stop says how to go on; a refusal before the first step leaves nothing behind."""
+def _saying_how_to_go_on(folder: "RunFolder") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
         go_on = f"tacit train DATA --resume --out {folder.path}"
         typer.echo(f"tacit: stopped; what was paid for is kept. Go on with: {go_on}", err=True)
-        raise
-    except TacitError:
-        if not resume:
-            folder.forget_if_nothing_was_charged()
         raise
 
 

@@ -1,35 +1,40 @@
 """One ledger for all ranks: rank 0 writes the file, and the others follow its records in memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tacit.distributed.ranks import Ranks
-from tacit.ledger import Charge, Head, Ledger, LedgerFile, LedgerHeader, verify_ledger
-from tacit.ledger.chain import GENESIS
+from tacit.ledger import Chain, Charge, Head, Ledger, LedgerFile, LedgerHeader
 from tacit.ledger.replay import Replay
+from tacit.ledger.storage import read_bytes
 
 
 class SharedLedger:
     """A ledger file as seen from every rank. What rank 0 cannot write, no rank goes on from."""
 
-    def __init__(self, ranks: Ranks, path: str | Path, header: LedgerHeader, versions: dict[str, str]) -> None:
+    def __init__(
+        self, ranks: Ranks, path: str | Path, header: LedgerHeader, versions: dict[str, str], *, create: bool
+    ) -> None:
         self.path = Path(path)
         self._ranks = ranks
         self._file: LedgerFile | None = None
-        self._replay, self._head = Replay(), Head(0, GENESIS)
-        self._do(lambda: self._open(header, versions))
+        self._replay, self._chain = Replay(), Chain(str(path))
+        self._do(lambda: self._open(header, versions, create))
 
-    def _open(self, header: LedgerHeader, versions: dict[str, str]) -> None:
-        self._file = LedgerFile(self.path, header, versions)
+    def _open(self, header: LedgerHeader, versions: dict[str, str], create: bool) -> None:
+        self._file = LedgerFile(self.path, header, versions, create=create)
 
     @property
     def ledger(self) -> Ledger:
         """All that has been charged so far, on every rank."""
-        return self._replay.ledger
+        return self._replay.ledger()
+
+    def ledger_if_settled(self, steps: Mapping[int, int]) -> Ledger:
+        return self._replay.ledger(steps)
 
     @property
     def head(self) -> Head:
-        return self._head
+        return self._chain.head
 
     @property
     def broken(self) -> bool:
@@ -38,7 +43,7 @@ class SharedLedger:
 
     def reserve(self, charges: Sequence[Charge]) -> int:
         self._do(lambda: self._opened.reserve(charges))
-        return self._head.count
+        return self._chain.head.count
 
     def settle(self, number: int, steps: int) -> None:
         self._do(lambda: self._opened.settle(number, steps))
@@ -61,14 +66,16 @@ class SharedLedger:
     def _do(self, action: Callable[[], object]) -> None:
         """Write on rank 0, wait until its disk has it, and follow what was written."""
         self._ranks.together(lambda: action() if self._ranks.first else None)
-        fresh = verify_ledger(self.path).records[self._head.count :] if self._ranks.first else None
-        for record in self._ranks.from_first(fresh):
-            self._replay.apply(record)
-            self._head = Head(self._head.count + 1, record["hash"])
+        fresh = read_bytes(self.path, self._chain.whole_bytes) if self._ranks.first else None
+        text = self._ranks.from_first(None if fresh is None else fresh.decode())
+        for records in self._chain.follow([text.encode()]):
+            self._replay.read(records)
 
 
 def open_ledger(
-    ranks: Ranks, path: str | Path, header: LedgerHeader, versions: dict[str, str]
+    ranks: Ranks, path: str | Path, header: LedgerHeader, versions: dict[str, str], *, create: bool = True
 ) -> LedgerFile | SharedLedger:
     """The ledger of a run, whatever the number of ranks."""
-    return LedgerFile(path, header, versions) if ranks.alone else SharedLedger(ranks, path, header, versions)
+    if ranks.alone:
+        return LedgerFile(path, header, versions, create=create)
+    return SharedLedger(ranks, path, header, versions, create=create)

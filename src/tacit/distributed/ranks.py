@@ -84,10 +84,7 @@ class Ranks:
 
     def from_first(self, value: Any = None) -> Any:
         """Rank 0's JSON value, on every rank."""
-        if self.alone:
-            return value
-        text = np.frombuffer(json.dumps(value).encode(), dtype=np.uint8).astype(np.int64) if self.first else None
-        return json.loads(self.same(text).astype(np.uint8).tobytes())
+        return value if self.alone else self._from(0, value)
 
     def together(self, action: Callable[[], Result]) -> Result:
         """Do something on every rank; if it fails on any, it fails on all, and nobody waits for one who is gone."""
@@ -118,9 +115,9 @@ class Ranks:
         dist.broadcast(length, source, group=self.group)
         data = torch.zeros(int(length), dtype=torch.uint8)
         if self.rank == source:
-            data = torch.tensor(list(text), dtype=torch.uint8)
+            data = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         dist.broadcast(data, source, group=self.group)
-        return json.loads(bytes(data.tolist()))
+        return json.loads(data.numpy().tobytes())
 
     def share(self, tensors: Sequence[Tensor]) -> None:
         """Give every rank rank 0's values, in place."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from tacit.errors import InputError
+from tacit.errors import InputError, LedgerError
 from tacit.evidence.evidence import Evidence, Stretch
 from tacit.ledger import Head, digest, verify_ledger
 from tacit.ledger.storage import replace_file
@@ -68,7 +68,11 @@ def _stretch(row: list[float]) -> Stretch:
 
 def check_bound(evidence: Evidence, run: str | Path) -> None:
     """Refuse evidence of another ledger: its head must be a record of this one."""
-    hashes = verify_ledger(run).hashes
-    count = evidence.head.count
-    if not 0 < count <= len(hashes) or hashes[count - 1] != evidence.head.hash:
+    verify_ledger(run)  # a damaged one says so itself
+    try:
+        verify_ledger(run, since=evidence.head)
+        known = evidence.head.count > 0
+    except LedgerError:
+        known = False
+    if not known:
         raise InputError(f"the evidence was not gathered under the ledger of {run}; it names another head")

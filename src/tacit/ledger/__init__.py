@@ -1,6 +1,7 @@
 """What happened: public facts about each release, in a durable hash-chained file. Standard library only."""
 
 from tacit.ledger.chain import Chain, Head
+from tacit.ledger.charges import Charge, Charges
 from tacit.ledger.events import (
     BallsInBinsStep,
     DiscretePoissonSample,
@@ -17,12 +18,13 @@ from tacit.ledger.events import (
     merged_noise_multiplier,
 )
 from tacit.ledger.file import LedgerFile, ledger_path, read_ledger, verify_ledger
-from tacit.ledger.ledger import Charge, Ledger, LedgerHeader
+from tacit.ledger.ledger import Ledger, LedgerHeader
 
 __all__ = [
     "BallsInBinsStep",
     "Chain",
     "Charge",
+    "Charges",
     "DiscretePoissonSample",
     "FixedSizeSample",
     "GaussianSumQuery",

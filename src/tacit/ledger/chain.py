@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,47 +54,81 @@ def seal(record: Mapping[str, Any], head: Head) -> tuple[bytes, Head]:
     return canonical({**body, "hash": digest}) + b"\n", Head(head.count + 1, digest)
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """The verified records of a ledger, and the length in bytes of its whole lines. What follows them was torn."""
+Record = bytes | dict[str, Any]
+"""A record as it is read: of a reserve, the most frequent one by far, only the text of its charges."""
 
-    records: tuple[dict[str, Any], ...]
-    hashes: tuple[str, ...]
-    whole_bytes: int
-    torn: bytes
+
+class Chain:
+    """Follows the lines of a ledger, each checked against the one before it.
+
+    Afterwards ``head`` is that of the last whole line, ``whole_bytes`` the length up to there, and ``torn`` what comes
+    after: only an unfinished last line is forgiven (a crash in the middle of an append).
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.head = Head(0, GENESIS)
+        self.whole_bytes = 0
+        self.torn = b""
 
     @property
     def torn_bytes(self) -> int:
         return len(self.torn)
 
-    @property
-    def head(self) -> Head:
-        return Head(len(self.hashes), self.hashes[-1] if self.hashes else GENESIS)
+    def follow(self, parts: Iterable[bytes], *heads: Head) -> Iterator[list[Record]]:
+        """The records in the bytes that come next, some at a time; the chain must pass through all ``heads``.
+
+        A reserve has one spelling: its charges, then names and values of known length. So its bytes are hashed as they
+        are, and need not be understood to be verified. Other lines, and every line that is wrong, take the long way.
+
+        Raises:
+            LedgerError: names the first line that is wrong.
+        """
+        count, previous, rest = self.head.count, self.head.hash.encode(), self.torn
+        _check_heads(heads, count, previous, self.where)
+        known = {head.count for head in heads}
+        for part in parts:
+            *lines, rest = (rest + part).split(b"\n")
+            records: list[Record] = []
+            for count, line in enumerate(lines, start=count + 1):  # noqa: B020 (it goes on from the part before)
+                end = b'"previous":"%b","record":"reserve"}' % previous
+                digest = hashlib.sha256(line[:-_SEALED] + end).hexdigest().encode()
+                if line.endswith(b'],"hash":"%b",%b' % (digest, end)) and line.startswith(_CHARGES):
+                    records.append(line[len(_CHARGES) : -_SEALED - 1])
+                    previous = digest
+                else:
+                    record = _open_line(line, previous.decode(), f"{self.where}, line {count}")
+                    records.append(record)
+                    previous = record["hash"].encode()
+                if count in known:
+                    _check_heads(heads, count, previous, self.where)
+            self.whole_bytes += sum(map(len, lines)) + len(lines)
+            yield records
+        self.head, self.torn = Head(count, previous.decode()), rest
+        for head in heads:
+            if head.count > count:
+                raise LedgerError(
+                    f"{self.where}: has {count} records where its head knows {head.count}; it was rolled back or "
+                    "truncated"
+                )
+
+
+_CHARGES = b'{"charges":'
+_SEALED = len('"hash":"","previous":"","record":"reserve"}') + 2 * len(GENESIS)
 
 
 def verify(data: bytes, head: Head | None, *, where: str) -> Chain:
-    """Check every line and the head; raise :class:`LedgerError` naming the first line that is wrong.
-
-    Only an unfinished last line is forgiven (a crash in the middle of an append); it is reported as torn.
-    """
-    whole = data.rfind(b"\n") + 1
-    records: list[dict[str, Any]] = []
-    hashes: list[str] = []
-    for number, line in enumerate(data[:whole].splitlines(keepends=True), start=1):
-        record = _open_line(line, hashes[-1] if hashes else GENESIS, f"{where}, line {number}")
-        hashes.append(record["hash"])
-        records.append(record)
-    if head is not None:
-        _check_head(head, hashes, where)
-    elif len(records) > 1:
-        raise LedgerError(f"{where}: the head file is missing, so a rollback could not be seen; restore it")
-    return Chain(tuple(records), tuple(hashes), whole, data[whole:])
+    """Check every line and the head; raise :class:`LedgerError` naming the first line that is wrong."""
+    chain = Chain(where)
+    for _ in chain.follow([data], *([] if head is None else [head])):
+        pass
+    return chain
 
 
 def _open_line(line: bytes, previous: str, where: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
-        spelled = canonical(record) + b"\n"  # refuses NaN and numbers beyond all bounds, such as 1e999
+        spelled = canonical(record)  # refuses NaN and numbers beyond all bounds, such as 1e999
     except (ValueError, RecursionError) as error:
         raise LedgerError(f"{where}: not a ledger record; the file is damaged") from error
     if not isinstance(record, dict) or record.get("previous") != previous:
@@ -105,10 +139,8 @@ def _open_line(line: bytes, previous: str, where: str) -> dict[str, Any]:
     return record
 
 
-def _check_head(head: Head, hashes: list[str], where: str) -> None:
-    if head.count > len(hashes):
-        raise LedgerError(
-            f"{where}: has {len(hashes)} records where its head knows {head.count}; it was rolled back or truncated"
-        )
-    if head.count < 0 or [GENESIS, *hashes][head.count] != head.hash:
-        raise LedgerError(f"{where}, line {head.count}: differs from what the head file knows; the ledger was replaced")
+def _check_heads(heads: Iterable[Head], count: int, digest: bytes, where: str) -> None:
+    """Called where the chain begins, and wherever it comes to a head's count."""
+    for head in heads:
+        if head.count < 0 or (head.count == count and head.hash.encode() != digest):
+            raise LedgerError(f"{where}, line {count}: differs from what the head file knows; the ledger was replaced")

@@ -5,7 +5,6 @@ the disk may hold after a crash at any point (failure-modes, "Crash testing").
 """
 
 import errno
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol
+
+from tacit.ledger import locks
 
 Bytes = bytes | memoryview
 
@@ -23,8 +24,8 @@ class Disk(Protocol):
     def make_folder(self, path: Path) -> bool:
         """Make one folder inside an existing one; False if it is there already."""
 
-    def open_to_append(self, path: Path) -> int:
-        """Open for reading and appending, made if missing, readable by the owner alone; links are refused."""
+    def open_to_append(self, path: Path, *, create: bool) -> int:
+        """Open for reading and appending; made if missing and asked for, readable by the owner alone; no links."""
 
     def open_new(self, path: Path) -> int:
         """Open an empty file for writing, in place of what was there; links are refused."""
@@ -32,8 +33,8 @@ class Disk(Protocol):
     def open_to_read(self, path: Path) -> int:
         """Open what is there; links, and what is no ordinary file, are refused."""
 
-    def lock(self, file: int) -> None:
-        """Take the file for this process alone, or raise BlockingIOError at once."""
+    def lock(self, file: int, path: Path) -> None:
+        """Take the file for this process alone, or raise BlockingIOError at once, which says who has it."""
 
     def read(self, file: int, count: int, offset: int) -> bytes:
         """Up to ``count`` bytes from ``offset``; nothing at the end."""
@@ -69,8 +70,8 @@ class OperatingSystem:
             return False
         return True
 
-    def open_to_append(self, path: Path) -> int:
-        return _ordinary(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _SAFELY, 0o600))
+    def open_to_append(self, path: Path, *, create: bool) -> int:
+        return _ordinary(os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0) | _SAFELY, 0o600))
 
     def open_new(self, path: Path) -> int:
         return _ordinary(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFELY, 0o600))
@@ -78,8 +79,8 @@ class OperatingSystem:
     def open_to_read(self, path: Path) -> int:
         return _ordinary(os.open(path, os.O_RDONLY | _SAFELY))
 
-    def lock(self, file: int) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def lock(self, file: int, path: Path) -> None:
+        locks.take(file, path)
 
     def read(self, file: int, count: int, offset: int) -> bytes:
         return os.pread(file, count, offset)
@@ -94,6 +95,7 @@ class OperatingSystem:
         os.fdatasync(file)
 
     def close(self, file: int) -> None:
+        locks.give_back(file)
         os.close(file)
 
     def rename(self, source: Path, target: Path) -> None:

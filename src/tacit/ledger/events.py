@@ -277,14 +277,14 @@ def _query_to_json(query: GaussianSumQuery) -> dict[str, Any]:
 def event_from_json(value: Mapping[str, Any]) -> SamplingEvent:
     """The inverse of :func:`event_to_json`; an unknown policy or field is refused by name."""
     kind = value.get("sampling") if isinstance(value, Mapping) else None
-    if kind not in (*_KINDS, PosteriorSample.kind):
+    if not isinstance(kind, str) or (kind not in _KINDS and kind != PosteriorSample.kind):
         known = ", ".join(sorted([*_KINDS, PosteriorSample.kind]))
         raise LedgerError(f"unknown sampling event {kind!r}; this version reads {known}")
+    fields = {name: item for name, item in value.items() if name != "sampling"}
     try:
         if kind == PosteriorSample.kind:
-            return PosteriorSample(**{name: item for name, item in value.items() if name != "sampling"})
-        queries = tuple(GaussianSumQuery(**query) for query in value["queries"])
-        fields = {name: item for name, item in value.items() if name not in ("sampling", "queries")}
+            return PosteriorSample(**fields)
+        queries = tuple([GaussianSumQuery(**query) for query in fields.pop("queries")])
         return _KINDS[kind](**fields, queries=queries)
     except (TypeError, KeyError, AttributeError, InputError) as error:
         raise LedgerError(f"a {kind} event cannot be read: {error}") from error

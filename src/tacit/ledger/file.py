@@ -4,18 +4,18 @@ Order of things (failure-modes, "The ledger"): lock, check the budget, append a 
 clip, add noise and update. A crash can therefore only over-count, by at most one block.
 """
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tacit.errors import InputError, LedgerError
-from tacit.ledger.chain import Chain, Head, seal, verify
-from tacit.ledger.ledger import Charge, Ledger, LedgerHeader
-from tacit.ledger.replay import FORMAT, Replay, charges_to_json
-from tacit.ledger.storage import FileStorage, head_path, read_bytes, reason_of
+from tacit.ledger.chain import Chain, Head, seal
+from tacit.ledger.charges import Block, Charge, charges_to_json
+from tacit.ledger.ledger import Ledger, LedgerHeader
+from tacit.ledger.replay import FORMAT, Replay
+from tacit.ledger.storage import FileStorage, head_path, read_bytes, read_parts, reason_of
 
 
 def ledger_path(path: str | Path) -> Path:
@@ -28,21 +28,11 @@ def ledger_path(path: str | Path) -> Path:
 
 
 def verify_ledger(path: str | Path, *, since: Head | None = None) -> Chain:
-    """Check the hash chain and the head of a ledger and return its records; needs no lock.
+    """Check the hash chain and the head of a ledger; needs no lock, and does not ask what the records mean.
 
     ``since`` is a head kept elsewhere, as in a checkpoint: a ledger that does not go on from it is refused.
     """
-    path = ledger_path(path)
-    head = read_bytes(head_path(path))  # before the ledger: a run that is writing must not look rolled back
-    data = read_bytes(path)
-    if data is None:
-        raise LedgerError(f"no ledger at {path}; name a ledger file or a run's folder")
-    chain = _verify(data, head, path)
-    if not chain.records:
-        raise LedgerError(f"{path} holds no ledger record")
-    if since is not None:
-        verify(data, since, where=str(path))
-    return chain
+    return _read(ledger_path(path), None, since)
 
 
 def read_ledger(path: str | Path) -> Ledger:
@@ -51,15 +41,43 @@ def read_ledger(path: str | Path) -> Ledger:
     Raises:
         LedgerError: the file is missing, damaged, rolled back, or not a ledger; the message names the line.
     """
-    chain = verify_ledger(path)
-    replay = _replay(chain)
+    replay = Replay()
+    chain = _read(ledger_path(path), replay)
     for record in _void_records(chain, replay):
         replay.apply(record)
-    return replay.ledger
+    return replay.ledger()
+
+
+def _read(path: Path, replay: Replay | None, since: Head | None = None) -> Chain:
+    head = read_bytes(head_path(path))  # before the ledger: a run that is writing must not look rolled back
+    parts = read_parts(path)
+    if parts is None:
+        raise LedgerError(f"no ledger at {path}; name a ledger file or a run's folder")
+    chain = _follow(parts, head, path, replay, since)
+    if not chain.head.count:
+        raise LedgerError(f"{path} holds no ledger record")
+    return chain
+
+
+def _follow(
+    parts: Iterable[bytes], head: bytes | None, path: Path, replay: Replay | None, since: Head | None = None
+) -> Chain:
+    chain = Chain(str(path))
+    heads = [Head.from_bytes(head)] if head is not None else []
+    for records in chain.follow(parts, *heads, *([] if since is None else [since])):
+        if replay is not None:
+            replay.read(records)
+    if head is None and chain.head.count > 1:
+        raise LedgerError(f"{path}: the head file is missing, so a rollback could not be seen; restore it")
+    return chain
 
 
 class LedgerFile:
     """A ledger open for writing. One writer at a time; every method returns only when the disk has the record.
+
+    Args:
+        header: what is declared; a ledger that was opened with another declaration is refused.
+        create: whether to make it if there is none; what goes on from an earlier charge must not.
 
     Example:
         >>> import tempfile
@@ -73,10 +91,16 @@ class LedgerFile:
         7
     """
 
-    def __init__(self, path: str | Path, header: LedgerHeader, versions: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        header: LedgerHeader,
+        versions: Mapping[str, str] | None = None,
+        *,
+        create: bool = True,
+    ) -> None:
         self.path = Path(path)
-        self._process = os.getpid()
-        self._storage = FileStorage(self.path)
+        self._storage = FileStorage(self.path, create=create)
         try:
             self._recover(header, dict(versions or {}))
         except BaseException:
@@ -85,10 +109,10 @@ class LedgerFile:
 
     def _recover(self, header: LedgerHeader, versions: dict[str, str]) -> None:
         head = self._storage.read_head()
-        chain = _verify(self._storage.read(), head, self.path)
+        self._replay = Replay()
+        chain = _follow(self._storage.read(), head, self.path, self._replay)
         self._head = chain.head
-        self._replay = _replay(chain)
-        if not chain.records:
+        if not chain.head.count:
             if chain.torn_bytes:
                 self._refuse_foreign(chain.torn.rstrip(b"\0"))
                 self._storage.truncate(0)  # a first line cut short: nothing was ever charged under it
@@ -108,8 +132,9 @@ class LedgerFile:
             raise LedgerError(f"{self.path} is not a ledger but another file; name a new one for the ledger")
 
     def _check_same(self, header: LedgerHeader) -> None:
+        opened = self._replay.header
         for name in asdict(header):
-            found, asked = getattr(self.ledger.header, name), getattr(header, name)
+            found, asked = getattr(opened, name), getattr(header, name)
             if found != asked:
                 raise InputError(
                     f"ledger {self.path} was opened with {name} {found!r}, this run has {asked!r}; "
@@ -119,7 +144,11 @@ class LedgerFile:
     @property
     def ledger(self) -> Ledger:
         """All that has been charged so far, as the value that accountants read."""
-        return self._replay.ledger
+        return self._replay.ledger()
+
+    def ledger_if_settled(self, steps: Mapping[int, int]) -> Ledger:
+        """The same as if blocks, by the numbers that :meth:`reserve` gave, had been settled at so many steps."""
+        return self._replay.ledger(steps)
 
     @property
     def head(self) -> Head:
@@ -132,14 +161,14 @@ class LedgerFile:
 
     def reserve(self, charges: Sequence[Charge]) -> int:
         """Charge a block of steps before any of its data is touched; returns the record's number."""
-        neighbours = self.ledger.header.neighbours
+        neighbours = self._replay.header.neighbours
         for charge in charges:
             if charge.event.neighbours != neighbours:
                 raise InputError(
                     f"a {charge.event.kind} sample protects {charge.event.neighbours} neighbours, "
                     f"this ledger was opened for {neighbours}"
                 )
-        self._append({"record": "reserve", "charges": charges_to_json(charges)})
+        self._append({"record": "reserve", "charges": charges_to_json(charges)}, Block(tuple(charges)))
         return self._head.count
 
     def settle(self, number: int, steps: int) -> None:
@@ -176,25 +205,12 @@ class LedgerFile:
     ) -> None:
         self.close()
 
-    def _append(self, record: Mapping[str, Any]) -> None:
-        if os.getpid() != self._process:  # after a fork both would go on from one head, without the other's charges
-            raise LedgerError(f"ledger {self.path} was opened by another process; open it again in the one that writes")
+    def _append(self, record: Mapping[str, Any], block: Block | None = None) -> None:
         line, head = seal(record, self._head)
         self._storage.append(line)
         self._head = head
-        self._replay.apply(record)
+        self._replay.apply(record if block is None else block)
         self._storage.write_head(head.to_bytes())
-
-
-def _verify(data: bytes, head: bytes | None, path: Path) -> Chain:
-    return verify(data, Head.from_bytes(head) if head is not None else None, where=str(path))
-
-
-def _replay(chain: Chain) -> Replay:
-    replay = Replay()
-    for record in chain.records:
-        replay.apply(record)
-    return replay
 
 
 def _void_records(chain: Chain, replay: Replay) -> list[dict[str, Any]]:

@@ -1,11 +1,12 @@
 """A ledger as a value: a header of declared facts and the charges that were made under it."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tacit.errors import InputError, check_choice, check_count, check_inside, check_positive, check_texts
+from tacit.ledger.charges import Charge, Charges
 from tacit.ledger.events import Neighbours, SamplingEvent, Unit
 
 Randomness = Literal["secure", "seeded"]
@@ -59,18 +60,6 @@ class LedgerHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
-    """``steps`` releases of the same event."""
-
-    event: SamplingEvent
-    steps: int
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 0:
-            raise InputError(f"steps must be a whole number of at least 0, found {self.steps!r}")
-
-
-@dataclass(frozen=True, slots=True)
 class Ledger:
     """All that accountants may look at.
 
@@ -80,7 +69,7 @@ class Ledger:
     """
 
     header: LedgerHeader = field(default_factory=LedgerHeader)
-    charges: tuple[Charge, ...] = ()
+    charges: Sequence[Charge] = ()
     planned_steps: int = 0
     runs: int = 0
     hypothetical: bool = False
@@ -103,7 +92,7 @@ class Ledger:
 
     @property
     def steps(self) -> int:
-        return sum(charge.steps for charge in self.charges)
+        return Charges.of(self.charges).steps
 
     def merged(self) -> dict[SamplingEvent, int]:
         """Distinct events with how often each was released; composition does not depend on the order."""

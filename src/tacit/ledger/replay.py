@@ -1,21 +1,15 @@
 """From records to charges: the one place that knows what each kind of record means."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tacit.errors import LedgerError, check_count
-from tacit.ledger.events import event_from_json, event_to_json
-from tacit.ledger.ledger import Charge, Ledger, LedgerHeader
+from tacit.ledger.chain import Record
+from tacit.ledger.charges import Block, Charge, Charges, charges_from_json
+from tacit.ledger.ledger import Ledger, LedgerHeader
 
 FORMAT = 1
-
-
-def charges_to_json(charges: Sequence[Charge]) -> list[dict[str, Any]]:
-    return [{"steps": charge.steps, "event": event_to_json(charge.event)} for charge in charges]
-
-
-def charges_from_json(values: Sequence[Mapping[str, Any]]) -> tuple[Charge, ...]:
-    return tuple(Charge(event_from_json(value["event"]), value["steps"]) for value in values)
+_NOTHING = Block()
 
 
 class Replay:
@@ -23,18 +17,43 @@ class Replay:
 
     def __init__(self) -> None:
         self._header: LedgerHeader | None = None
-        self._blocks: dict[int, tuple[Charge, ...]] = {}
-        self._last_block: tuple[Charge, ...] = ()
+        # What each record charged, the same one for equal neighbours. Most of what is read nobody ever looks at: it
+        # stays text until somebody does.
+        self._blocks: list[Block | bytes] = []
+        self._last_block: Block | bytes = _NOTHING  # as it was reserved
+        self._charges = Charges()
+        self._folded = 0  # how many of the blocks are in it: they are put there when somebody asks
         self._planned = 0
         self._runs = 0
-        self._count = 0
 
-    def apply(self, record: Mapping[str, Any]) -> None:
-        self._count += 1
+    def read(self, records: Iterable[Record]) -> None:
+        """The next records as a chain gives them."""
+        for record in records:
+            if isinstance(record, dict):
+                self.apply(record)
+                continue
+            if self._header is None:
+                raise LedgerError(_NOT_OPENED)
+            if record != self._last_block:
+                self._last_block = record
+            self._blocks.append(self._last_block)
+
+    def apply(self, record: Block | Mapping[str, Any]) -> None:
+        """The next record; a reserve may also come as the block that it charges."""
+        looked_at = self._folded == len(self._blocks) > 0
+        self._blocks.append(_NOTHING)
         try:
-            self._apply(record)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise LedgerError(f"record {self._count} cannot be read: {error}") from error
+            if isinstance(record, Block):
+                self._charge(self._last_block if self._last_block == record else record)
+            else:
+                self._apply(record)
+        except _UNREADABLE as error:
+            raise LedgerError(f"record {len(self._blocks)} cannot be read: {error}") from error
+        if looked_at:  # so that looking changes nothing from then on
+            self._fold()
+
+    def _charge(self, block: Block | bytes) -> None:
+        self._blocks[-1] = self._last_block = block
 
     def _apply(self, record: Mapping[str, Any]) -> None:
         match record["record"]:
@@ -45,13 +64,15 @@ class Replay:
                 values["assumptions"] = tuple(values["assumptions"])
                 self._header = LedgerHeader(**values)
             case _ if self._header is None:
-                raise LedgerError("the first record of a ledger must be 'open'")
+                raise LedgerError(_NOT_OPENED)
             case "reserve" | "void":
-                self._blocks[self._count] = block = charges_from_json(record["charges"])
-                self._last_block = block or self._last_block
+                block = Block(charges_from_json(record["charges"]))
+                if block.charges:  # a void may stand for nothing
+                    self._charge(block)
             case "settle":
-                block = self._blocks[record["reserve"]]
-                self._blocks[record["reserve"]] = _first_steps(block, record["steps"])
+                number, steps = record["reserve"], record["steps"]
+                self._charges = self._settled({number: steps})
+                self._blocks[number - 1] = self._block(number).first(steps)
             case "note":
                 if "planned_steps" in record:
                     check_count("planned_steps", record["planned_steps"])
@@ -60,7 +81,9 @@ class Replay:
             case "checkpoint" | "release":
                 pass
             case kind:
-                raise LedgerError(f"record {self._count} is of an unknown kind {kind!r}; it may have been a charge")
+                raise LedgerError(
+                    f"record {len(self._blocks)} is of an unknown kind {kind!r}; it may have been a charge"
+                )
 
     @property
     def torn_block(self) -> tuple[Charge, ...]:
@@ -68,30 +91,65 @@ class Replay:
 
         The last block of a run may be shorter than the others, and the budget was asked for no more.
         """
-        left, steps = self._planned - self.ledger.steps, _steps(self._last_block)
-        return _first_steps(self._last_block, min(left, steps)) if left > 0 else self._last_block
+        left, block = self._planned - self.ledger().steps, _read(self._last_block)
+        return (block.first(min(left, block.steps)) if left > 0 else block).charges
 
     def block_steps(self, number: int) -> int:
-        return _steps(self._blocks[number])
+        return self._block(number).steps
+
+    def _block(self, number: int) -> Block:
+        if type(number) is not int or not 0 < number <= len(self._blocks) or self._blocks[number - 1] is _NOTHING:
+            raise LedgerError(f"a settle record names record {number!r}, which charged nothing")
+        return self._read(number)
+
+    def _read(self, number: int) -> Block:
+        block = self._blocks[number - 1]
+        if not isinstance(block, Block):
+            block = self._blocks[number - 1] = _read(block)
+        return block
 
     @property
-    def ledger(self) -> Ledger:
+    def header(self) -> LedgerHeader:
         if self._header is None:
             raise LedgerError("a ledger without an 'open' record says nothing")
-        charges = tuple(charge for block in self._blocks.values() for charge in block if charge.steps)
-        return Ledger(self._header, charges, planned_steps=self._planned, runs=self._runs)
+        return self._header
+
+    def ledger(self, settled: Mapping[int, int] | None = None) -> Ledger:
+        """All that was charged; with ``settled``, as if these blocks had been settled at so many steps."""
+        return Ledger(self.header, self._settled(settled or {}), planned_steps=self._planned, runs=self._runs)
+
+    def _settled(self, steps: Mapping[int, int]) -> Charges:
+        """Only what comes after the first of these blocks is counted anew: mostly little, as the last are settled."""
+        self._fold()
+        if not steps:
+            return self._charges
+        first = min(steps)
+        for number in steps:
+            self._block(number)
+        tail = [self._read(number) for number in range(first, len(self._blocks) + 1)]
+        charges = self._charges.without(sum(block.steps for block in tail))
+        for number, block in enumerate(tail, start=first):
+            charges = charges.plus(block.first(steps[number]) if number in steps else block)
+        return charges
+
+    def _fold(self) -> None:
+        text, last = b"", _NOTHING
+        for place in range(self._folded, len(self._blocks)):
+            found = self._blocks[place]
+            if not isinstance(found, Block):
+                if found is not text:
+                    try:
+                        text, last = found, _read(found)
+                    except (LedgerError, *_UNREADABLE) as error:
+                        raise LedgerError(f"record {place + 1} cannot be read: {error}") from error
+                self._blocks[place] = found = last
+            self._charges = self._charges.plus(found)
+            self._folded = place + 1
 
 
-def _first_steps(block: tuple[Charge, ...], steps: int) -> tuple[Charge, ...]:
-    """The first ``steps`` steps of a block; more than it holds is an attempt to rewrite history."""
-    if not isinstance(steps, int) or not 0 <= steps <= _steps(block):
-        raise LedgerError(f"a settle record asks for {steps} steps of a smaller block")
-    kept = []
-    for charge in block:
-        kept.append(Charge(charge.event, min(steps, charge.steps)))
-        steps -= kept[-1].steps
-    return tuple(kept)
+def _read(block: Block | bytes) -> Block:
+    return block if isinstance(block, Block) else Block.from_text(block)
 
 
-def _steps(block: tuple[Charge, ...]) -> int:
-    return sum(charge.steps for charge in block)
+_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)
+_NOT_OPENED = "the first record of a ledger must be 'open'"

@@ -4,6 +4,9 @@ Durability is the point: an append has reached the disk when it returns, and a f
 """
 
 import errno
+import os
+import weakref
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,32 +22,34 @@ class FileStorage:
     which reads what is really there, goes on from it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         self.broken = False
+        self._process = os.getpid()
         self._head_path = head_path(path)
         self._disk = the_disk()
         try:
-            make_folders(path.parent)
-            self._file = self._disk.open_to_append(path)
+            if create:
+                make_folders(path.parent)
+            self._file = self._disk.open_to_append(path, create=create)
+        except FileNotFoundError as error:
+            raise LedgerError(f"no ledger at {path}, and what goes on from one never makes it anew") from error
         except OSError as error:
             reason = "it is a symbolic link" if error.errno == errno.ELOOP else reason_of(error)
             raise LedgerError(f"ledger {path} cannot be opened for writing: {reason}") from error
+        self._close = weakref.finalize(self, _close, self._disk, self._file, self._process)
         try:
-            self._disk.lock(self._file)
+            self._disk.lock(self._file, path)
             self._disk.sync_folder(path.parent)  # or a crash could leave a head without its ledger
         except BlockingIOError as error:
             self.close()
-            raise LedgerError(f"ledger {path} is in use by another writer; wait until that run has ended") from error
+            raise LedgerError(f"ledger {path} is in use by {reason_of(error)}") from error
         except OSError as error:
             self.close()
             raise LedgerError(f"ledger {path} cannot be opened for writing: {reason_of(error)}") from error
 
-    def read(self) -> bytes:
-        try:
-            return _read_all(self._disk, self._file)
-        except OSError as error:
-            raise LedgerError(f"ledger {self.path} cannot be read: {reason_of(error)}") from error
+    def read(self) -> Iterator[bytes]:
+        return _parts(self._disk, self._file, f"ledger {self.path}")
 
     def append(self, data: bytes) -> None:
         """Write all of ``data`` at the end and wait until it is on disk."""
@@ -80,11 +85,13 @@ class FileStorage:
             raise self._break(error) from error
 
     def close(self) -> None:
-        if self._file >= 0:
-            file, self._file = self._file, -1
-            self._disk.close(file)
+        """Give the lock back; what is forgotten without it gives it back as well, when Python collects it."""
+        self._close()
+        self._file = -1
 
     def _refuse_if_broken(self) -> None:
+        if os.getpid() != self._process:  # after a fork both would go on from one head, without the other's charges
+            raise LedgerError(f"ledger {self.path} was opened by another process; open it again in the one that writes")
         if self.broken:
             raise LedgerError(f"ledger {self.path} could not be written before; open it again to go on")
 
@@ -96,6 +103,11 @@ class FileStorage:
             f"ledger {self.path} cannot be written: {reason_of(error)}; the run ends here, make room and go on from "
             "its checkpoint"
         )
+
+
+def _close(disk: Disk, file: int, process: int) -> None:
+    if os.getpid() == process:  # a forked process has closed its copy, and another file may have the number now
+        disk.close(file)
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -131,8 +143,14 @@ def head_path(path: Path) -> Path:
     return path.with_name(path.name + ".head")
 
 
-def read_bytes(path: Path) -> bytes | None:
+def read_bytes(path: Path, offset: int = 0) -> bytes | None:
     """The content of an ordinary file that is not a link, or None where there is none."""
+    parts = read_parts(path, offset)
+    return None if parts is None else b"".join(parts)
+
+
+def read_parts(path: Path, offset: int = 0) -> Iterator[bytes] | None:
+    """The same, piece by piece: a ledger may be long."""
     disk = the_disk()
     try:
         file = disk.open_to_read(path)
@@ -141,10 +159,12 @@ def read_bytes(path: Path) -> bytes | None:
     except OSError as error:
         reason = "it is a symbolic link" if error.errno == errno.ELOOP else reason_of(error)
         raise LedgerError(f"{path} cannot be read: {reason}") from error
+    return _parts_and_close(disk, file, path, offset)
+
+
+def _parts_and_close(disk: Disk, file: int, path: Path, offset: int) -> Iterator[bytes]:
     try:
-        return _read_all(disk, file)
-    except OSError as error:
-        raise LedgerError(f"{path} cannot be read: {reason_of(error)}") from error
+        yield from _parts(disk, file, str(path), offset)
     finally:
         disk.close(file)
 
@@ -185,10 +205,10 @@ def _write_all(disk: Disk, file: int, data: Bytes) -> None:
         view = view[written:]
 
 
-def _read_all(disk: Disk, file: int) -> bytes:
-    parts = []
-    offset = 0
-    while part := disk.read(file, 1 << 20, offset):
-        parts.append(part)
-        offset += len(part)
-    return b"".join(parts)
+def _parts(disk: Disk, file: int, name: str, offset: int = 0) -> Iterator[bytes]:
+    try:
+        while part := disk.read(file, 1 << 20, offset):
+            yield part
+            offset += len(part)
+    except OSError as error:
+        raise LedgerError(f"{name} cannot be read: {reason_of(error)}") from error

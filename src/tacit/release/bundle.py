@@ -75,7 +75,7 @@ def release_run(
     _check_target(run, out)
     path = run / "ledger.jsonl" if ledger is None else ledger_path(ledger)
     prepared = _prepare(run, path, epsilon, delta, include_bayesian, accept_derived_schema)
-    with LedgerFile(path, prepared.statement.ledger.header) as file:
+    with LedgerFile(path, prepared.statement.ledger.header, create=False) as file:
         if file.ledger.charges != prepared.statement.ledger.charges:
             raise LedgerError("the ledger was charged while it was being read; wait until the run has ended")
         line, head = seal(prepared.record, file.head)

@@ -14,7 +14,7 @@ from typing import Any
 from tacit.accountants import Budget
 from tacit.errors import InputError, LedgerError, RefusedError
 from tacit.ledger import Chain, Head, Ledger
-from tacit.ledger.chain import verify
+from tacit.ledger.chain import Record
 from tacit.ledger.replay import Replay
 from tacit.ledger.storage import read_bytes
 from tacit.release.artefacts import RUN_FACTS, check_content, facts_of, releasable
@@ -113,17 +113,18 @@ def _facts(data: bytes) -> dict[str, Any]:
 
 
 def _ledger(files: dict[str, bytes]) -> tuple[Ledger, Head]:
-    chain: Chain = verify(files["ledger.jsonl"], Head.from_bytes(files["ledger.jsonl.head"]), where="ledger.jsonl")
+    chain, replay = Chain("ledger.jsonl"), Replay()
+    last: Record = {}
+    for records in chain.follow([files["ledger.jsonl"]], Head.from_bytes(files["ledger.jsonl.head"])):
+        replay.read(records)
+        last = records[-1] if records else last
     if chain.torn_bytes or chain.head.to_bytes() != files["ledger.jsonl.head"]:
         raise LedgerError("the bundle's ledger does not end at its head")
-    if not chain.records or chain.records[-1].get("record") != "release":
+    if not isinstance(last, dict) or last.get("record") != "release":
         raise LedgerError("the bundle's ledger does not end with its release")
-    if sorted(name for name in files if name not in _OWN) != chain.records[-1].get("artefacts"):
+    if sorted(name for name in files if name not in _OWN) != last.get("artefacts"):
         raise RefusedError("the bundle holds other artefacts than its ledger says were released")
-    replay = Replay()
-    for record in chain.records:
-        replay.apply(record)
-    return replay.ledger, chain.head
+    return replay.ledger(), chain.head
 
 
 def _recomputed(ledger: Ledger, head: Head, facts: dict[str, Any], files: dict[str, bytes]) -> PrivacyStatement:

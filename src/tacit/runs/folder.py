@@ -9,13 +9,15 @@ evidence.*.safetensors   private, if asked for; readable by the owner alone
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InputError
-from tacit.ledger import read_ledger
-from tacit.ledger.storage import head_path, replace_file
+from tacit.errors import InputError, TacitError
+from tacit.ledger import locks
+from tacit.ledger.storage import make_folders, reason_of, replace_file
 from tacit.posteriors import Posterior, load_posterior
 from tacit.runs.fit import Fitted
 from tacit.runs.problem import Problem
@@ -56,33 +58,79 @@ class RunFolder:
         return self.posterior.exists()
 
     def check_free(self) -> None:
-        """Refuse a folder that holds a run: training again under its ledger would rightly be charged on top."""
+        """Refuse a folder that holds a run: training again under its ledger would rightly be charged on top.
+
+        Facts alone are no run: it was stopped before anything was charged to a ledger of its own.
+        """
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{self.path} is not a folder; name another with --out")
         if self.is_finished:
             raise InputError(f"{self.path} holds a finished run; name another folder with --out, or remove it")
-        if self.ledger.exists() or self.facts.exists():
+        if self.ledger.exists() or self.checkpoint.exists():
             raise InputError(
                 f"{self.path} holds a run that was not finished; go on with --resume, or name another folder"
             )
 
-    def forget_if_nothing_was_charged(self) -> None:
-        """Remove what a run wrote that was refused before its first step; a charged ledger is never touched."""
-        if self.checkpoint.exists() or (self.ledger.exists() and read_ledger(self.ledger).steps):
-            return
-        for path in (self.facts, self.ledger, head_path(self.ledger)):
-            path.unlink(missing_ok=True)
-        if not any(self.path.iterdir()):
+    def check_unfinished(self) -> None:
+        if self.is_finished:
+            raise InputError(f"{self.path} holds a finished run; there is nothing to go on with")
+
+    @contextmanager
+    def claimed(self, *, new: bool) -> Iterator[None]:
+        """The folder for this process alone, from the first file of the run to the last.
+
+        A new run that is refused before it has a ledger takes its facts, and the folder if nothing else is in it, away
+        again: they are surely its own. A ledger is never removed, not even one without a charge: somebody may be
+        about to charge it.
+        """
+        with ExitStack() as held:
+            try:
+                make_folders(self.path)
+                held.enter_context(locks.holding(self.path))
+            except BlockingIOError as error:
+                raise InputError(f"{self.path} is in use by {error.strerror}") from error
+            except OSError as error:
+                raise InputError(f"{self.path} cannot be used for a run: {reason_of(error)}") from error
+            held.callback(self._remove_if_empty)
+            if new:
+                self.check_free()
+            else:
+                self.check_unfinished()
+            try:
+                yield
+            except TacitError:
+                if new and not (self.ledger.exists() or self.checkpoint.exists()):
+                    self.facts.unlink(missing_ok=True)
+                raise
+
+    def _remove_if_empty(self) -> None:
+        if all(path == locks.note_path(self.path) for path in self.path.iterdir()):
+            locks.note_path(self.path).unlink(missing_ok=True)
             self.path.rmdir()
 
+    def name_of(self, ledger: Path) -> str:
+        """How run.json names a shared ledger: from the folder if it lies in it, else by its whole path.
+
+        So a run goes on under the same ledger wherever it is taken up from.
+        """
+        whole = ledger.absolute()
+        return str(whole.relative_to(self.path.absolute()) if whole.is_relative_to(self.path.absolute()) else whole)
+
+    def shared_ledger(self, facts: "RunFacts") -> Path | None:
+        """The ledger that the run shares with others."""
+        return None if facts.shared_ledger is None else self.path / facts.shared_ledger
+
     def write_json(self, path: Path, facts: dict[str, Any]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What ``run.json`` holds. ``shared_ledger`` names the ledger of a budget that other runs share."""
+    """What ``run.json`` holds.
+
+    ``shared_ledger`` names the ledger of a budget that other runs share, seen from the folder. A finished run holds a
+    copy of it, and its facts leave the house with it: then only the name of the file is left.
+    """
 
     problem: Problem
     effective_temperature: float | None = None
@@ -136,7 +184,11 @@ class RunFacts:
 
     def finished(self, fitted: Fitted, seconds: float) -> "RunFacts":
         return replace(
-            self, effective_temperature=fitted.effective_temperature, spread=fitted.spread, seconds=round(seconds, 1)
+            self,
+            effective_temperature=fitted.effective_temperature,
+            spread=fitted.spread,
+            seconds=round(seconds, 1),
+            shared_ledger=None if self.shared_ledger is None else Path(self.shared_ledger).name,
         )
 
 

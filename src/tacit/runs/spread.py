@@ -41,7 +41,7 @@ def release_spread(
 ) -> Spread:
     """Charge the histogram to the run's ledger, then count, add noise and fit."""
     charges = [Charge(spread_event(noise), 1)]
-    with LedgerFile(plan.ledger, plan.header(randomness), plan.versions()) as ledger:
+    with LedgerFile(plan.ledger, plan.header(randomness), create=False) as ledger:  # the run that was trained has one
         if plan.budget is not None:
             BudgetGate(plan.budget)(ledger.ledger, charges)
         ledger.reserve(charges)

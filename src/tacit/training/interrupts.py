@@ -1,4 +1,4 @@
-"""Ctrl-C and a polite kill wait for the step in hand, so that nothing that was paid for is lost."""
+"""Ctrl-C, a polite kill and a closed terminal wait for the step in hand, so that nothing that was paid for is lost."""
 
 import os
 import signal
@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 @contextmanager
 def between_steps(wanted: bool = True) -> Iterator[Callable[[], None]]:
-    """Hold SIGINT and SIGTERM back; the function that is given raises what came, when a step is finished.
+    """Hold SIGINT, SIGTERM and SIGHUP back; the function that is given raises what came, when a step is finished.
 
-    A second signal does not wait. Other threads than the main one, and other processes, are left as they are.
+    A second signal does not wait. Signals that are ignored, as by nohup, stay so. Other threads than the main one, and
+    other processes, are left as they are.
     """
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield lambda: None
@@ -29,7 +32,8 @@ def between_steps(wanted: bool = True) -> Iterator[Callable[[], None]]:
         if came:
             raise _of(came[0])
 
-    previous = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
+    ends = [number for number in _ENDS if signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, hold) for number in ends}
     try:
         yield let_through
     finally:

@@ -105,7 +105,7 @@ class PrivateGradient:
 
     @property
     def ledger(self) -> Ledger:
-        """What has been charged so far."""
+        """What has been charged so far, with the steps that are reserved ahead."""
         return self._engine.ledger
 
     def samples(
@@ -153,7 +153,17 @@ class PrivateGradient:
         return checkpoint.step, checkpoint.content
 
     def epsilon(self, delta: float, accountant: str = "pld") -> float:
-        """Epsilon of all that has been charged so far, if the decision to stop here ignores the outputs."""
+        """Epsilon of what has been released so far, if the decision to stop here ignores the outputs.
+
+        A sample counts as released as soon as the loop gets it, so the number is never too small.
+        """
+        return get_accountant(accountant).guarantee(self._engine.released, delta=delta).epsilon
+
+    def reserved_epsilon(self, delta: float, accountant: str = "pld") -> float:
+        """Epsilon of all that the ledger is charged for: also of the steps that the current block has reserved ahead.
+
+        This is what a crash now would leave on record; a loop that ends, or is left, gives unused steps back.
+        """
         return get_accountant(accountant).guarantee(self.ledger, delta=delta).epsilon
 
     def close(self) -> None:

@@ -1,8 +1,10 @@
 """The engine: charge the ledger, draw records, clip and sum, add noise. In that order, for every method alike."""
 
+import math
 import os
 import secrets
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -16,13 +18,14 @@ from tacit.accountants import BudgetGate
 from tacit.distributed import SharedLedger, current_ranks, open_ledger
 from tacit.errors import InputError, check_count
 from tacit.gradients import ClippedSum, RecordGroup, clipped_sum, guard_of, refuse_batch_norm, try_out
-from tacit.ledger import Charge, Ledger, LedgerFile
+from tacit.ledger import Charge, Ledger, LedgerFile, SamplingEvent
 from tacit.ledger.storage import is_there
 from tacit.losses import Batch, Losses, ModelLosses
 from tacit.mechanisms import SLACK, AdaptiveClip, GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Records
 from tacit.sampling.units import DrawnRows, Indices, check_ids
+from tacit.training.charged_ahead import ChargedAhead, whole_passes
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
 from tacit.training.evidence import EvidencePlan, Recorder
 from tacit.training.individual_filter import FilteredRun, IndividualFilter, filter_header
@@ -45,6 +48,7 @@ class PrivateSum:
         individual_filter: leave out every record whose own budget is used up.
         evidence: what private evidence about records to gather beside the ledger.
         example: a public batch on which to check that records stay apart; generated from the schema by default.
+        goes_on: whether a run is taken up, whose ledger must be there: it is never made anew.
     """
 
     def __init__(
@@ -58,12 +62,15 @@ class PrivateSum:
         example: Batch | None = None,
         evidence: EvidencePlan | None = None,
         individual_filter: IndividualFilter | None = None,
+        goes_on: bool = False,
     ) -> None:
         self._plan = plan
+        self._goes_on = goes_on
         self._process = os.getpid()
         self._name = secrets.token_hex(16)  # samples carry it, so that no other engine takes them for its own
         self._outstanding: WeakValueDictionary[int, Drawn] = WeakValueDictionary()  # drawn, not yet released
         self._samples_drawn = 0
+        self._ahead: list[ChargedAhead] = []  # of the loops that are going on
         self._individual_filter = individual_filter
         self._filtered: FilteredRun | None = None
         self._evidence = evidence
@@ -77,7 +84,7 @@ class PrivateSum:
         self._kinds = _kinds(params)
         self._owns = isinstance(losses, ModelLosses) and losses.owns(params)
         self._stddev = stddev
-        self._stddevs: dict[int, float] = {}  # what was asked for once; it is never asked for again
+        self._stddevs = array("d")  # of each step, NaN before it was asked for; it is never asked for again
         self._last: int | None = None  # the last planned step
         self._charged: dict[int, GaussianSumMechanism] = {}  # of charged steps whose samples are still to come
         self._example = example
@@ -107,7 +114,9 @@ class PrivateSum:
     def ledger_file(self) -> LedgerFile | SharedLedger:
         """The ledger, made when it is first needed: a run that is refused before it begins leaves none behind."""
         if self._file is None:
-            self._file = open_ledger(self._ranks, self.plan.ledger, self._header, self.plan.versions())
+            self._file = open_ledger(
+                self._ranks, self.plan.ledger, self._header, self.plan.versions(), create=not self._goes_on
+            )
         return self._file
 
     def _check_ranks(self, looks_at_all: bool) -> None:
@@ -118,12 +127,17 @@ class PrivateSum:
 
     @property
     def ledger(self) -> Ledger:
-        return self.ledger_file.ledger
+        """All that has been charged; before a ledger is made, nothing but what it will declare."""
+        return Ledger(self._header) if self._file is None else self._file.ledger
 
     @property
-    def _so_far(self) -> Ledger:
-        """The same before a ledger is made: nothing but what it will declare."""
-        return Ledger(self._header) if self._file is None else self.ledger
+    def released(self) -> Ledger:
+        """What was charged for the samples that were given out: never less than what was released.
+
+        ``ledger`` also holds the rest of the blocks that are charged ahead, which a clean end of the loop gives back.
+        """
+        begun = {number: steps for ahead in self._ahead for number, steps in ahead.begun().items()}
+        return self.ledger if self._file is None else self._file.ledger_if_settled(begun)
 
     def noise_stddevs(self, step: int) -> dict[str, float]:
         """The noise on each coordinate of each vector's sum at this step: public."""
@@ -157,23 +171,24 @@ class PrivateSum:
             self._recorders = self._evidence.open(self._clipped_sum, self.plan, steps, units)
         if self._individual_filter is not None:
             self._filtered = FilteredRun(
-                self._individual_filter, self._clipped_sum, self.plan, source, self._so_far, self._randomness
+                self._individual_filter, self._clipped_sum, self.plan, source, self.ledger, self._randomness
             )
         if self.plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
             self._gate = BudgetGate(self.plan.budget, plan=self._planned(first, self._whole_passes(steps - first)))
-            self._gate(self._so_far, self._planned(first, self._block(steps - first)))
-        blocks: list[tuple[int, int]] = []
-        drawn_units = self._draw_charged(units, first, steps - first, blocks)
+            self._gate(self.ledger, self._planned(first, self._block(steps - first)))
+        ahead = ChargedAhead(self.plan.sampling.steps_per_pass)
+        drawn_units = self._draw_charged(units, first, steps - first, ahead)
         rows = (self._rows_here(drawn, source, ids) for drawn in drawn_units)
         self._declare(first, steps)
-        begun = 0
+        self._ahead.append(ahead)
         try:
-            for groups, drawn, chance in source.records(rows):
-                begun += 1
-                yield self._sample(first + begun - 1, groups, drawn, chance, source.views)
+            for step, (groups, drawn, chance) in enumerate(source.records(rows), start=first):
+                ahead.begin()
+                yield self._sample(step, groups, drawn, chance, source.views)
         finally:
+            self._ahead.remove(ahead)
             if self._is_home:  # a forked process that leaves the loop has nothing to say about it
-                self._settle(blocks, begun)
+                self._settle(ahead)
                 for recorder in self._recorders:
                     recorder.save(self.ledger_file.head)
 
@@ -239,15 +254,15 @@ class PrivateSum:
         rows = replace(self.plan.unit.rows_of(mine, len(source), ids), units=mine, total=len(drawn))
         return rows, source.chance(self._randomness, rows.rows)
 
-    def _draw_charged(self, units: int, first: int, steps: int, blocks: list[tuple[int, int]]) -> Iterator[Indices]:
-        """The drawn units of each step; a block is charged, and noted in ``blocks``, before its first draw."""
+    def _draw_charged(self, units: int, first: int, steps: int, ahead: ChargedAhead) -> Iterator[Indices]:
+        """The drawn units of each step; a block is charged, and noted in ``ahead``, before its first draw."""
         draws = self.plan.sampling.draws(units, self._randomness)
         size = self._whole_passes(self.plan.block)
         for step in range(steps):
             self._check_process()
             if step % size == 0:
                 self._check_trained()
-                blocks.append(self._reserve(first + step, self._block(steps - step)))
+                ahead.charge(*self._reserve(first + step, self._block(steps - step)))
             yield self._ranks.same(next(draws) if self._ranks.first else None)
 
     def _block(self, left: int) -> int:
@@ -331,6 +346,7 @@ class PrivateSum:
         """Take up the run that the checkpoint was made in, if ledger and plan are still those of that run."""
         self._check_process()
         checkpoint.check(self.plan)
+        self._goes_on = True
         self._charged_before = checkpoint.charged_before
         if isinstance(self.plan.clipping, AdaptiveClip):  # otherwise it is the plan's, whatever a file says
             self._mechanism.norm = checkpoint.clip_norm
@@ -368,7 +384,8 @@ class PrivateSum:
         if self._stddev is None:
             return self._mechanism
         step = step if self._last is None else min(step, self._last)
-        if step not in self._stddevs:
+        self._stddevs.extend([math.nan] * (step + 1 - len(self._stddevs)))
+        if math.isnan(self._stddevs[step]):
             self._stddevs[step] = self._stddev(step)
         return self._mechanism.with_stddev(self._stddevs[step])
 
@@ -385,27 +402,28 @@ class PrivateSum:
     def _planned(self, step: int, count: int) -> list[Charge]:
         if self._stddev is None:  # the same event at every step
             return [Charge(self.plan.sampling.event(self._mechanism.queries), count)]
-        return self._charges([self._mechanism_at(step + ahead) for ahead in range(count)])
+        return self._charges(self._mechanism_at(step + ahead) for ahead in range(count))
 
-    def _charges(self, mechanisms: Sequence[GaussianSumMechanism]) -> list[Charge]:
+    def _charges(self, mechanisms: Iterable[GaussianSumMechanism]) -> list[Charge]:
         """Equal neighbours in the schedule share an entry."""
-        runs = [list(same) for _, same in groupby(mechanisms, key=id)]
-        events = [event for run in runs for event in [self.plan.sampling.event(run[0].queries)] * len(run)]
-        return [Charge(event, len(list(same))) for event, same in groupby(events)]
+        return [Charge(event, sum(1 for _ in same)) for event, same in groupby(self._events(mechanisms))]
 
-    def _settle(self, blocks: list[tuple[int, int]], begun: int) -> None:
+    def _events(self, mechanisms: Iterable[GaussianSumMechanism]) -> Iterator[SamplingEvent]:
+        last: GaussianSumMechanism | None = None
+        for mechanism in mechanisms:
+            if mechanism is not last:
+                last, event = mechanism, self.plan.sampling.event(mechanism.queries)
+            yield event
+
+    def _settle(self, ahead: ChargedAhead) -> None:
         if self.ledger_file.broken:
             return  # the blocks stay charged in full; the error that broke it is on its way
-        for number, reserved in blocks:
-            used = min(self._whole_passes(begun), reserved)
-            if used < reserved:
-                self.ledger_file.settle(number, used)
-            begun = max(0, begun - used)
+        for number, steps in reversed(ahead.begun().items()):  # the last one first: what follows it is counted anew
+            self.ledger_file.settle(number, steps)
 
     def _whole_passes(self, steps: int) -> int:
         """Steps that are drawn together are charged together, so that no later pass is taken for the rest of one."""
-        each = self.plan.sampling.steps_per_pass
-        return -(-steps // each) * each
+        return whole_passes(steps, self.plan.sampling.steps_per_pass)
 
     def _try_out(self, source: DataSource) -> None:
         """Before anything is charged: does the data set give records, and do the losses take records of their form?"""

@@ -98,7 +98,8 @@ def train(
     several = Chains(method, plan.steps, Keeping(keep_last, keep_every, keep), chains, starts)
     check_count("checkpoint_every", checkpoint_every)
     found = _found_checkpoint(checkpoint, resume, several, plan)
-    with closing(_engine(several, plan, randomness, example, evidence, individual_filter)) as engine:
+    goes_on = found is not None
+    with closing(_engine(several, plan, randomness, example, evidence, individual_filter, goes_on)) as engine:
         _tell_noise(several, engine)
         if found is not None:
             engine.go_on(found)
@@ -158,6 +159,7 @@ def _engine(
     example: Batch | None,
     evidence: EvidencePlan | None,
     individual_filter: IndividualFilter | None,
+    goes_on: bool,
 ) -> PrivateSum:
     denominator = plan.sampling.denominator
 
@@ -177,6 +179,7 @@ def _engine(
         example=example,
         evidence=evidence,
         individual_filter=individual_filter,
+        goes_on=goes_on,
     )
 
 
