@@ -4,6 +4,7 @@ Most of these are written as a user writes a warm-up, a counter or a cache. In f
 is computed separately they leave something behind.
 """
 
+import atexit
 import contextvars
 import decimal
 import functools
@@ -11,6 +12,7 @@ import gc
 import itertools
 import operator
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -103,13 +105,10 @@ def mark_in_the_environment():
 @attack()
 def mark_in_a_file():
     """A log file that is looked at."""
-    folder = tempfile.TemporaryDirectory()
-    path = Path(folder.name) / "log"
-
-    def marked(folder=folder):  # holds the folder as long as the losses live
-        return path.exists()
-
-    return _left_behind(lambda: path.write_text("large"), marked)
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "log"
+    return _left_behind(lambda: path.write_text("large"), path.exists)
 
 
 @attack()

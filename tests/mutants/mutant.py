@@ -1,5 +1,6 @@
 """What a mutant is, and how it is tried."""
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -52,6 +53,8 @@ def attempt(mutant: Mutant, catcher: Catcher) -> Trial:
     start = time.perf_counter()
     broke: list[str] = []
     with ExitStack() as stack:
+        stack.callback(_forget)  # what the wrong code computed must not answer for the right one later
+        _forget()
         for one in mutant.patches():
             stack.enter_context(one)
         try:
@@ -61,6 +64,15 @@ def attempt(mutant: Mutant, catcher: Catcher) -> Trial:
                 broke = [f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"]
     found = [sentence for sentence in broke if mutant.says in sentence]
     return Trial(bool(found), (found or broke or ["nothing"])[0], time.perf_counter() - start)
+
+
+def _forget() -> None:
+    """Empty the accountants' caches."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tacit.accountants"):
+            for value in list(vars(module).values()):
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
 
 
 def swap(owner: object, name: str, value: Any) -> AbstractContextManager[Any]:

@@ -396,7 +396,10 @@ def workloads() -> list[Workload]:
         Workload(
             "bfloat16", lambda: _perceptron(half), classify, (plain.to(half), labels, volume), precision=_HALF
         ),
-        Workload("worst-case rounding", lambda: nn.Linear(16, 16, bias=False), sum_of_outputs, _worst_rounding()),
+        Workload(
+            "worst-case rounding", lambda: nn.Linear(16, 16, bias=False), sum_of_outputs, _worst_rounding(),
+            precision=5 * _PRECISION,
+        ),
         Workload("data set", lambda: Bag(3), classify, _items(), loading={"collate_fn": _padded}),
         Workload(
             "augmented data set", lambda: nn.Sequential(nn.Dropout(0.3), nn.Linear(6, 3)), classify,
