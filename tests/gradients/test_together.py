@@ -305,6 +305,13 @@ def test_the_chunking_changes_nothing(order, chunk):
         torch.testing.assert_close(found.sums[name].double(), total.double(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("records", "chunk"), [(n, c) for n in (8, 16, 24, 32) for c in range(1, 33)])
+def test_every_record_enters_once_whatever_its_chunk_is_filled_up_to(records, chunk):
+    losses = ModelLosses(nn.Linear(records, 1, bias=False), lambda model, x: model(x)[:, 0])
+    counted = summed(losses, torch.eye(records) * 5, ClipRecords(1.0), chunk=chunk, strategy="fast").sums["weight"]
+    torch.testing.assert_close(counted, torch.ones_like(counted), rtol=0.0, atol=1e-3)
+
+
 def test_units_of_one_size_are_fast_and_right(model, data):
     losses = ModelLosses(model, classify)
     wanted = summed(losses, data, sizes=[5] * 8, strategy="record")
