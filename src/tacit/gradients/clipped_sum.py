@@ -211,9 +211,7 @@ class _Summing:
         if self._calls == 2:
             self._watch(part, chance, alone=False)
         rows = _rows_of(whole, part.each)
-        as_it_is = np.array_equal(
-            whole, np.arange(len(part.units))
-        )  # a later chunk may be filled up to the same length
+        as_it_is = np.array_equal(whole, np.arange(len(part.units)))  # a later part may be as long, filled up
         batch = part.batches[0] if as_it_is else take_records(part.batches[0], torch.from_numpy(rows))
         seeds = chance.take(part.rows[rows]).spread(part.views)
         gradients = self.computing.together(batch, len(rows), len(whole), seeds)
