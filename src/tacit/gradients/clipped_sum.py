@@ -282,7 +282,10 @@ class _Summing:
         some = np.argsort(seeds.seeds)[:_AGAIN]  # their order is nobody's but chance's
 
         def again() -> list[Any]:
-            return [self.computing.losses_of(batch, seeds, place, alone=alone) for place in some]
+            found = SplitError if alone else self.computing.losses_of(batch, seeds, some, alone=False)
+            if found is not SplitError:
+                return [found]
+            return [self.computing.losses_of(batch, seeds, some[[i]], alone=alone) for i in range(len(some))]
 
         self._again = again, again()
 
@@ -362,9 +365,9 @@ class Computing:
         self.row_bytes = max(self.row_bytes, (2 * run.bytes + held) // rows)  # activations and their gradients
         return found
 
-    def losses_of(self, batch: Batch, chance: RecordChance, place: int, *, alone: bool) -> object:
-        """The loss of one row to the last bit, or what it raises."""
-        places = np.array([place]) if alone else self.learned.fill(np.array([place]))
+    def losses_of(self, batch: Batch, chance: RecordChance, places: Places, *, alone: bool) -> object:
+        """The losses of some rows, or of one alone, to the last bit, or what they raise."""
+        places = places if alone else self.learned.fill(places)
         rows, chance = take_records(batch, torch.from_numpy(places)), chance.take(places)
         seed_everything(int(chance.seeds[0]) if alone else int.from_bytes(chance.key[:8], "little"))
         run = Isolated(self.leaves, self._guarded, len(places), len(places), chance)

@@ -251,7 +251,7 @@ class Isolated(Watched, DrawsOfRows):
 
     def wrap(self, tensor: Tensor) -> Tensor:
         """A tensor [rows, *shape] as the function sees it: the tensor of one row."""
-        self.bytes += tensor.nbytes
+        self.bytes += 0 if tensor._is_view() else tensor.nbytes
         wrapped: Tensor = functorch._add_batch_dim(tensor, 0, self.level)
         wrapped._tacit_run = self._token  # type: ignore[attr-defined]
         return wrapped
@@ -397,7 +397,8 @@ class Isolated(Watched, DrawsOfRows):
     def _born(self, output: Any) -> Any:
         """Mark what was made in this call."""
         if isinstance(output, Tensor):
-            self.bytes += output.nbytes * self.rows
+            physical = functorch.get_unwrapped(output) if functorch.is_batchedtensor(output) else output
+            self.bytes += 0 if physical._is_view() else physical.nbytes
             output._tacit_run = self._token  # type: ignore[attr-defined]
         elif isinstance(output, tuple | list):
             for part in output:
