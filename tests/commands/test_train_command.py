@@ -12,6 +12,7 @@ from tacit.errors import InputError
 from tacit.evidence import check_bound, evidence_path, load_evidence
 from tacit.ledger import LedgerFile, locks, read_ledger
 from tacit.randomness import Randomness
+from tacit.release import release_run
 from tacit.tables import Flag, Number, Schema, Table, recipes, schema_text
 
 
@@ -178,6 +179,17 @@ def test_several_runs_share_a_budget_until_it_is_spent(tacit, patients, few_step
     assert tacit("account", patients / "second")[0] == 0
 
 
+def test_a_total_that_cannot_pay_a_run_to_its_end_is_refused_at_once(tacit, tmp_path, few_steps):
+    """Also by the run that opens the ledger: it would stop in the middle, with a part of the total spent."""
+    write_table(Table({"x": np.linspace(0, 1, 50), "y": np.linspace(0, 1, 50)}), tmp_path / "d.csv")
+    schema = Schema((Number("x", 0, 1), Number("y", 0, 1)), dataset="line", records=50, target="y")
+    (tmp_path / "s.toml").write_text(schema_text(schema))
+    code, _, err = tacit("train", tmp_path / "d.csv", "--schema", tmp_path / "s.toml", "--epsilon", 1, "--budget",
+                         tmp_path / "all.jsonl", "--budget-epsilon", 0.5, "--out", tmp_path / "run")  # fmt: skip
+    assert (code, "would exceed the budget" in err) == (2, True)
+    assert not (tmp_path / "all.jsonl").exists()
+
+
 @pytest.mark.parametrize("budget", ["all.jsonl", "run/all.jsonl"])
 def test_a_run_goes_on_under_its_shared_ledger_from_any_folder(
     tacit, patients, few_steps, stopped, monkeypatch, budget
@@ -190,9 +202,10 @@ def test_a_run_goes_on_under_its_shared_ledger_from_any_folder(
     told(tacit, patients / "patients.csv", "--resume", "--out", patients / "run")
     assert not any((patients / "elsewhere").iterdir())
     assert read_ledger(patients / budget).steps == 100
-    facts = (patients / "run" / "run.json").read_text()
-    assert json.loads(facts)["shared_ledger"] == "all.jsonl"
-    assert str(patients) not in facts  # they leave with a release
+    release_run(patients / "run", patients / "bundle")
+    published = (patients / "bundle" / "run.json").read_text()
+    assert json.loads(published)["shared_ledger"] == "all.jsonl"
+    assert str(patients) not in published
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -191,11 +192,13 @@ def _train(
     explain: bool, resume: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from tacit.accountants import Budget
-    from tacit.runs import check_budget, fit, training_plan
+    from tacit.runs import Histogram, check_budget, fit, training_plan
 
     problem = facts.problem
     private = encode(table, problem.schema, problem.target)
-    test = None if public_test is None else _test_data(public_test, facts)
+    if public_test is not None:
+        facts = replace(facts, public_test=str(public_test.absolute()))
+    test = None if facts.public_test is None else _test_data(Path(facts.public_test), facts)
     budget = None if facts.shared_epsilon is None else Budget(facts.shared_epsilon, problem.delta)
     plan = training_plan(problem, folder.shared_ledger(facts) or folder.ledger, budget)
     if not resume:
@@ -203,39 +206,44 @@ def _train(
     if explain and not quiet:
         _explain(facts)
     if not quiet:
-        for warning in problem.recipe.warnings:
-            console.print(f"[bold]warning[/]: {warning}", highlight=False, soft_wrap=True)
+        _warn(problem.recipe.warnings)
     with folder.claimed(new=not resume):
         if not resume:
             folder.write_json(folder.facts, facts.to_json())
         started = time.perf_counter()
         with _progress(facts, plan, shown=not quiet) as on_step, _saying_how_to_go_on(folder):
+            begun = replace(facts, spread_begun=True)
+            histogram = Histogram(
+                facts.spread, facts.spread_begun, lambda: folder.write_json(folder.facts, begun.to_json())
+            )
             fitted = fit(
                 problem, private, plan, probes=test if evidence else None, members=evidence, on_step=on_step,
-                checkpoint=folder.checkpoint, resume=resume,
+                checkpoint=folder.checkpoint, resume=resume, histogram=histogram,
             )  # fmt: skip
-        facts = facts.finished(fitted, time.perf_counter() - started)
-        _save(folder, facts, fitted, plan, test, public_test)
+            facts = facts.finished(fitted, time.perf_counter() - started)
+            _save(folder, facts, fitted, plan, test)
     _finish(folder, facts, fitted, quiet)
 
 
 def _save(
-    folder: "RunFolder", facts: "RunFacts", fitted: "Fitted", plan: "TrainingPlan", test: "Encoded | None",
-    public_test: Path | None,
-) -> None:  # fmt: skip
-    """What the run leaves behind; the manifest comes last."""
-    from tacit.release import write_manifest
+    folder: "RunFolder", facts: "RunFacts", fitted: "Fitted", plan: "TrainingPlan", test: "Encoded | None"
+) -> None:
+    """What the run leaves behind. First what was released and would have to be paid for again."""
     from tacit.runs import Predictor, evaluate
 
-    fitted.posterior.save(folder.posterior)
     folder.write_json(folder.facts, facts.to_json())
+    fitted.posterior.save(folder.posterior)
     if facts.shared_ledger is not None:
         _copy_ledger(Path(plan.ledger), folder.ledger)
-    if test is not None and public_test is not None:
+    if test is not None and facts.public_test is not None:
         predictor = Predictor(facts.problem, fitted.posterior, fitted.spread)
-        folder.write_json(folder.evaluation, evaluate(predictor, test, public_test))
-    folder.checkpoint.unlink(missing_ok=True)
-    write_manifest(folder.path, [folder.posterior.name, folder.facts.name])
+        folder.write_json(folder.evaluation, evaluate(predictor, test, facts.public_test))
+    folder.finish()
+
+
+def _warn(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        console.print(f"[bold]warning[/]: {sentence}", highlight=False, soft_wrap=True)
 
 
 def _test_data(path: Path, facts: "RunFacts") -> "Encoded":
@@ -327,6 +335,7 @@ def _finish(folder: "RunFolder", facts: "RunFacts", fitted: "Fitted", quiet: boo
              "run": facts.to_json()}
         )  # fmt: skip
         return
+    _warn(facts.warnings[len(facts.problem.recipe.warnings) :])
     for line in _summary(folder, facts, headline(fitted.ledger, results), evaluation):
         console.print(line, highlight=False, soft_wrap=True)
 

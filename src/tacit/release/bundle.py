@@ -21,18 +21,18 @@ from tacit.evidence import load_evidence
 from tacit.ledger import Head, Ledger, LedgerFile, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.chain import seal
 from tacit.ledger.disk import the_disk
+from tacit.ledger.manifest import file_hash, read_artefacts, read_manifest
 from tacit.ledger.storage import read_bytes
 from tacit.release.artefacts import (
     RUN_FACTS,
     check_content,
     check_side_files,
     facts_of,
+    published,
     refuse_unlisted,
     releasable,
-    without_timings,
 )
 from tacit.release.gate import check_budget, check_ledger_facts, check_run_facts, chosen_budget
-from tacit.release.manifest import file_hash, read_artefacts, read_manifest
 from tacit.release.statement import PrivacyStatement, in_words
 
 SUMS = "SHA256SUMS"
@@ -131,7 +131,7 @@ def _prepare(
     facts = facts_of(artefacts[RUN_FACTS]) if RUN_FACTS in artefacts else {}
     also = check_run_facts(ledger, facts, best, derived)
     if RUN_FACTS in artefacts:
-        artefacts[RUN_FACTS] = without_timings(artefacts[RUN_FACTS])
+        artefacts[RUN_FACTS] = published(artefacts[RUN_FACTS])
     diagnostics = _diagnostics(run, ledger, budget.delta) if bayesian else {}
     statement = PrivacyStatement(ledger, chain.head, budget, best, results, also, diagnostics)
     left = tuple(sorted(name for name in contents if name not in artefacts))

@@ -1,4 +1,6 @@
-"""What a run made, by hash: ``artefacts.json`` is written when the artefacts are, and holds for these bytes only.
+"""What a run made, by hash: ``artefacts.json`` is written last, and holds for these bytes only.
+
+It is the one mark of a finished run: whatever stops a run before it is there, the run can be taken up and completed.
 
 The hashes stand beside the ledger and never in it: the ledger must be the same on neighbouring data (rule 3).
 """
@@ -11,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError, LedgerError, RefusedError
-from tacit.ledger import Head, verify_ledger
-from tacit.ledger.chain import canonical
+from tacit.ledger.chain import Head, canonical
+from tacit.ledger.file import verify_ledger
 from tacit.ledger.storage import read_bytes, replace_file
 
 MANIFEST = "artefacts.json"
