@@ -76,6 +76,8 @@ def _check_picture(path: Path) -> None:
         raise InputError(f"--plot draws .png, .svg or .pdf, found {path.name!r}")
     if not path.parent.is_dir():
         raise InputError(f"--plot: the folder {path.parent} does not exist")
+    if path.exists() or path.is_symlink():
+        raise InputError(f"--plot: {path} is there already and is not overwritten; choose another name")
 
 
 def print_guarantees(ledger: Ledger, results: Sequence[Guarantee | Refusal]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tacit.commands.output import console, print_json
+from tacit.commands.output import console, print_json, say
 from tacit.errors import InputError
 from tacit.tables import Method, Schema, Table, default_delta, encode, public_schema, read_schema, read_table
 
@@ -243,7 +243,7 @@ def _save(
 
 def _warn(sentences: Sequence[str]) -> None:
     for sentence in sentences:
-        console.print(f"[bold]warning[/]: {sentence}", highlight=False, soft_wrap=True)
+        say(f": {sentence}", head="warning")
 
 
 def _test_data(path: Path, facts: "RunFacts") -> "Encoded":
@@ -336,8 +336,8 @@ def _finish(folder: "RunFolder", facts: "RunFacts", fitted: "Fitted", quiet: boo
         )  # fmt: skip
         return
     _warn(facts.warnings[len(facts.problem.recipe.warnings) :])
-    for line in _summary(folder, facts, headline(fitted.ledger, results), evaluation):
-        console.print(line, highlight=False, soft_wrap=True)
+    for head, text in _summary(folder, facts, headline(fitted.ledger, results), evaluation):
+        say(text, head=head)
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
@@ -348,46 +348,51 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 def _summary(
     folder: "RunFolder", facts: "RunFacts", said: "Headline", evaluation: dict[str, Any] | None
-) -> Iterator[str]:
+) -> Iterator[tuple[str, str]]:
     """What a person wants to know at the end."""
     problem = facts.problem
     who = "anybody's record" if problem.schema.unit == "record" else "all records of any one user"
     best = said.guarantee
     if best is not None and best.is_bound and said.attack is not None:
         yield (
-            f"[bold]Privacy[/]: epsilon {best.epsilon:.3f} at delta {best.delta:g} ({best.accountant}, {best.unit}). "
+            "Privacy",
+            f": epsilon {best.epsilon:.3f} at delta {best.delta:g} ({best.accountant}, {best.unit}). "
             f"Whoever sees the model and knows everything else guesses right with a chance of at most "
-            f"{said.attack:.1%} whether {who} was in the data; 50% is a coin."
+            f"{said.attack:.1%} whether {who} was in the data; 50% is a coin.",
         )
         for sentence in best.assumptions:
-            yield f"  - {sentence}"
+            yield "", f"  - {sentence}"
     if facts.effective_temperature is not None and facts.effective_temperature > 1.05:
         yield (
-            f"[bold]Certainty[/]: the posterior has temperature {facts.effective_temperature:.2f}; above 1 it is wider "
-            "than the exact one, the price of privacy."
+            "Certainty",
+            f": the posterior has temperature {facts.effective_temperature:.2f}; above 1 it is wider "
+            "than the exact one, the price of privacy.",
         )
     yield from _how_good(problem.task, evaluation)
     yield (
-        f"[bold]{folder.path}/[/] holds the model, the ledger and run.json ({facts.seconds:g} s). Next: "
-        f"tacit predict {folder.path} NEW.csv --out predictions.csv, tacit report {folder.path}"
+        f"{folder.path}/",
+        f" holds the model, the ledger and run.json ({facts.seconds:g} s). Next: "
+        f"tacit predict {folder.path} NEW.csv --out predictions.csv, tacit report {folder.path}",
     )
 
 
-def _how_good(task: str, evaluation: dict[str, Any] | None) -> Iterator[str]:
+def _how_good(task: str, evaluation: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
     if evaluation is None:
-        yield "[bold]How good[/]: not known. Scores on private data would leak; give --public-test FILE to learn it."
+        yield "How good", ": not known. Scores on private data would leak; give --public-test FILE to learn it."
     elif task == "classification":
         surest = evaluation["selective"]
         best = min(range(len(surest["kept"])), key=lambda i: abs(surest["kept"][i] - 0.8))
         yield (
-            f"[bold]How good[/]: {evaluation['accuracy']:.2%} of {evaluation['records']:,} public test records are "
+            "How good",
+            f": {evaluation['accuracy']:.2%} of {evaluation['records']:,} public test records are "
             f"right; calibration error {evaluation['ece']:.3f}; of the 80% it is surest of, "
-            f"{surest['accuracy'][best]:.1%} are right."
+            f"{surest['accuracy'][best]:.1%} are right.",
         )
     else:
         held = dict(zip(evaluation["coverage"]["level"], evaluation["coverage"]["held"], strict=True))
         yield (
-            f"[bold]How good[/]: root mean squared error {evaluation['rmse']:.4g} on {evaluation['records']:,} public "
+            "How good",
+            f": root mean squared error {evaluation['rmse']:.4g} on {evaluation['records']:,} public "
             f"test records (a constant: {evaluation['rmse_of_a_constant']:.4g}); its 95% intervals hold "
-            f"{held[0.95]:.1%} of them."
+            f"{held[0.95]:.1%} of them.",
         )

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accountants.bayesian import bayesian_guarantees
-from tacit.errors import InputError, LedgerError, RefusedError
+from tacit.errors import InputError, LedgerError, RefusedError, StorageError
 from tacit.evidence import load_evidence
 from tacit.ledger import Head, Ledger, LedgerFile, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.chain import seal
 from tacit.ledger.disk import the_disk
 from tacit.ledger.manifest import file_hash, read_artefacts, read_manifest
-from tacit.ledger.storage import read_bytes
+from tacit.ledger.storage import read_bytes, reason_of
 from tacit.release.artefacts import (
     RUN_FACTS,
     check_content,
@@ -83,11 +83,14 @@ def release_run(
         data = read_bytes(path)
         assert data is not None  # it is open
         files = _with_sums(prepared.artefacts, statement, data + line, head)
-        with _beside(out) as temporary:
-            _write(files, temporary)
-            file.release(prepared.record)
-            os.rename(temporary, out)
-    the_disk().sync_folder(out.parent)
+        try:
+            with _beside(out) as temporary:
+                _write(files, temporary)
+                file.release(prepared.record)
+                os.rename(temporary, out)
+            the_disk().sync_folder(out.parent)
+        except OSError as error:
+            raise StorageError(f"the bundle {out} cannot be written: {reason_of(error)}") from error
     return Released(out, tuple(files), prepared.left_behind, statement)
 
 

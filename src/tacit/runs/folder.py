@@ -159,9 +159,8 @@ class RunFacts:
         """What to expect of the model; that crashes cut it short follows from them, not from the data."""
         settings, said = self.problem.recipe, list(self.problem.recipe.warnings)
         if self.steps is not None and self.steps < settings.steps:
-            said.append(
-                f"the budget ended at step {self.steps} of {settings.steps}: stops lost steps that were paid for"
-            )
+            why = "stops lost steps that were paid for" + (", or other runs spent it" if self.shared_ledger else "")
+            said.append(f"the budget ended at step {self.steps} of {settings.steps}: {why}")
         if self.steps is not None and settings.spread_noise is not None and self.spread is None:
             said.append("a stop lost the histogram of residuals: intervals are as wide as the declared range")
         return tuple(said)
