@@ -30,8 +30,8 @@ def predict(
         raise InputError(f"--out: the folder {out.parent} does not exist")
     if out.exists() or out.is_symlink():
         raise InputError(f"--out: {out} is there already and is not overwritten; choose another name")
-    facts = read_run(run)
-    predictor = Predictor(facts.problem, read_posterior(run), facts.spread)
+    posterior, facts = read_posterior(run), read_run(run)
+    predictor = Predictor(facts.problem, posterior, facts.spread)
     columns = predictor.table(read_table(data))
     write_columns(columns, out)
     count = len(next(iter(columns.values())))

@@ -1,5 +1,6 @@
 """``tacit train``: from a table to a private model that knows how sure it is, without writing code."""
 
+import filecmp
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -53,6 +54,8 @@ def train(
     from tacit.runs import RunFolder
 
     table = read_table(data)
+    if public_test is not None and public_test.is_file():
+        _check_public(data, public_test)
     folder = RunFolder(out)
     asked = _Asked(target, epsilon, delta, method, model, unit, records, task)
     if resume:
@@ -199,6 +202,8 @@ def _train(
     if public_test is not None:
         facts = replace(facts, public_test=str(public_test.absolute()))
     test = None if facts.public_test is None else _test_data(Path(facts.public_test), facts)
+    if test is not None:
+        _say_shared_rows(private, test)
     budget = None if facts.shared_epsilon is None else Budget(facts.shared_epsilon, problem.delta)
     plan = training_plan(problem, folder.shared_ledger(facts) or folder.ledger, budget)
     if not resume:
@@ -244,6 +249,28 @@ def _save(
 def _warn(sentences: Sequence[str]) -> None:
     for sentence in sentences:
         say(f": {sentence}", head="warning")
+
+
+def _say_shared_rows(private: "Encoded", test: "Encoded") -> None:
+    """To the data holder alone, and nowhere kept: the count follows the private table."""
+    ours = set(_rows(private))
+    shared = sum(row in ours for row in _rows(test))
+    if shared:
+        typer.echo(
+            f"tacit: warning: {shared:,} of {len(test.inputs):,} rows of --public-test are in the private table too: "
+            "are they public? scores on them say little",
+            err=True,
+        )
+
+
+def _rows(data: "Encoded") -> Iterator[bytes]:
+    return (features.tobytes() + target.tobytes() for features, target in zip(data.inputs, data.targets, strict=True))
+
+
+def _check_public(data: Path, test: Path) -> None:
+    """Scores on the private table would be released without a charge."""
+    if test.samefile(data) or filecmp.cmp(data, test, shallow=False):
+        raise InputError(f"--public-test {test} is the private table itself, or a copy of it; give public data")
 
 
 def _test_data(path: Path, facts: "RunFacts") -> "Encoded":

@@ -69,6 +69,14 @@ def read_artefacts(run: Path, manifest: Manifest) -> dict[str, bytes]:
     return contents
 
 
+def check_if_finished(run: Path) -> None:
+    """Refuse a finished run whose files or ledger are not those that it wrote. What is not finished has no manifest."""
+    if (run / MANIFEST).exists():
+        manifest = read_manifest(run)
+        read_artefacts(run, manifest)
+        verify_ledger(run, since=manifest.head)
+
+
 def head_of(facts: Mapping[str, Any]) -> Head:
     """A head as JSON elsewhere, held to the same rules as the head file."""
     return Head.from_bytes(canonical({"count": facts["count"], "hash": facts["hash"]}) + b"\n")

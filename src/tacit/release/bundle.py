@@ -32,6 +32,7 @@ from tacit.release.artefacts import (
     refuse_unlisted,
     releasable,
 )
+from tacit.release.facts import check_facts
 from tacit.release.gate import check_budget, check_ledger_facts, check_run_facts, chosen_budget
 from tacit.release.statement import PrivacyStatement, in_words
 
@@ -133,6 +134,7 @@ def _prepare(
     best, results = check_budget(ledger, budget)
     facts = facts_of(artefacts[RUN_FACTS]) if RUN_FACTS in artefacts else {}
     also = check_run_facts(ledger, facts, best, derived)
+    check_facts(ledger, facts, artefacts)
     if RUN_FACTS in artefacts:
         artefacts[RUN_FACTS] = published(artefacts[RUN_FACTS])
     diagnostics = _diagnostics(run, ledger, budget.delta) if bayesian else {}

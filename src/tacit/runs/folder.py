@@ -18,7 +18,7 @@ from typing import Any
 
 from tacit.errors import InputError, TacitError
 from tacit.ledger import locks
-from tacit.ledger.manifest import MANIFEST, write_manifest
+from tacit.ledger.manifest import MANIFEST, check_if_finished, write_manifest
 from tacit.ledger.storage import make_folders, reason_of, replace_file
 from tacit.posteriors import Posterior, load_posterior
 from tacit.runs.fit import Fitted
@@ -242,4 +242,5 @@ def read_posterior(path: str | Path) -> Posterior:
     folder = RunFolder(Path(path))
     if not folder.is_finished:
         raise InputError(f"{path} holds no finished run; go on with tacit train --resume --out {path}")
+    check_if_finished(folder.path)
     return load_posterior(folder.posterior)
