@@ -28,7 +28,7 @@ ALLOWED = {
     "gradients": {"errors", "kernels", "losses", "mechanisms", "randomness"},
     "evidence": {"errors", "ledger"},
     "accountants": {"errors", "ledger", "evidence"},
-    "posteriors": {"errors", "losses", "likelihoods"},
+    "posteriors": {"errors", "ledger", "losses", "likelihoods"},
     "inference": {"errors", "losses", "posteriors"},
     "evaluation": {"errors", "posteriors"},
     "data": {"errors"},

@@ -12,6 +12,8 @@ from tacit.errors import InputError
 from tacit.evidence import check_bound, evidence_path, load_evidence
 from tacit.ledger import LedgerFile, locks, read_ledger
 from tacit.randomness import Randomness
+from tacit.release import release_run
+from tacit.release.bundle import SUMS, sums_of
 from tacit.tables import Flag, Number, Schema, Table, recipes, schema_text
 
 
@@ -178,6 +180,17 @@ def test_several_runs_share_a_budget_until_it_is_spent(tacit, patients, few_step
     assert tacit("account", patients / "second")[0] == 0
 
 
+def test_a_total_that_cannot_pay_a_run_to_its_end_is_refused_at_once(tacit, tmp_path, few_steps):
+    """Also by the run that opens the ledger: it would stop in the middle, with a part of the total spent."""
+    write_table(Table({"x": np.linspace(0, 1, 50), "y": np.linspace(0, 1, 50)}), tmp_path / "d.csv")
+    schema = Schema((Number("x", 0, 1), Number("y", 0, 1)), dataset="line", records=50, target="y")
+    (tmp_path / "s.toml").write_text(schema_text(schema))
+    code, _, err = tacit("train", tmp_path / "d.csv", "--schema", tmp_path / "s.toml", "--epsilon", 1, "--budget",
+                         tmp_path / "all.jsonl", "--budget-epsilon", 0.5, "--out", tmp_path / "run")  # fmt: skip
+    assert (code, "would exceed the budget" in err) == (2, True)
+    assert not (tmp_path / "all.jsonl").exists()
+
+
 @pytest.mark.parametrize("budget", ["all.jsonl", "run/all.jsonl"])
 def test_a_run_goes_on_under_its_shared_ledger_from_any_folder(
     tacit, patients, few_steps, stopped, monkeypatch, budget
@@ -190,9 +203,10 @@ def test_a_run_goes_on_under_its_shared_ledger_from_any_folder(
     told(tacit, patients / "patients.csv", "--resume", "--out", patients / "run")
     assert not any((patients / "elsewhere").iterdir())
     assert read_ledger(patients / budget).steps == 100
-    facts = (patients / "run" / "run.json").read_text()
-    assert json.loads(facts)["shared_ledger"] == "all.jsonl"
-    assert str(patients) not in facts  # they leave with a release
+    release_run(patients / "run", patients / "bundle")
+    published = (patients / "bundle" / "run.json").read_text()
+    assert json.loads(published)["shared_ledger"] == "all.jsonl"
+    assert str(patients) not in published
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -263,10 +277,11 @@ def test_a_user_with_many_rows_is_one_unit(tacit, tmp_path, few_steps):
     cells = {"who": np.array([f"p{i}" for i in owner], dtype=object), "x": x,
              "y": np.where(x > 0.5, "yes", "no").astype(object)}  # fmt: skip
     write_table(Table(cells), tmp_path / "visits.csv")
+    write_table(Table({name: values[::2] for name, values in cells.items()}), tmp_path / "test.csv")
     schema = Schema((Number("x", 0, 1), Flag("y")), dataset="visits", users=200)
     (tmp_path / "schema.toml").write_text(schema_text(schema))
     said = told(tacit, tmp_path / "visits.csv", "--schema", tmp_path / "schema.toml", "--target", "y", "--unit", "who",
-                "--epsilon", 2, "--public-test", tmp_path / "visits.csv", "--out", tmp_path / "run")  # fmt: skip
+                "--epsilon", 2, "--public-test", tmp_path / "test.csv", "--out", tmp_path / "run")  # fmt: skip
     assert (said["run"]["unit"], said["run"]["n_records"]) == ("user", 200)
     assert said["guarantees"][0]["unit"] == "user"
     assert said["evaluation"]["accuracy"] > 0.8
@@ -343,3 +358,58 @@ def test_parquet_comes_and_goes(tacit, patients, few_steps):
     from pyarrow import parquet
 
     assert parquet.read_table(patients / "said.parquet").num_rows == 426
+
+
+def test_the_private_table_is_no_public_test(tacit, patients, few_steps):
+    """Findings D1: scores on it would be released without a charge."""
+    (patients / "copy.csv").write_bytes((patients / "patients.csv").read_bytes())
+    for name in ("patients.csv", "copy.csv"):
+        code, _, err = tacit("train", *plainly(patients), "--public-test", patients / name)
+        assert (code, "a copy of it" in err, (patients / "run").exists()) == (2, True, False)
+    rows, others = ((patients / name).read_text().splitlines() for name in ("patients.csv", "new.csv"))
+    (patients / "mixed.csv").write_text("\n".join([*others, *rows[1:8]]) + "\n")
+    code, _, err = tacit("train", *plainly(patients), "--public-test", patients / "mixed.csv")
+    assert (code, "7 of 150 rows" in err) == (0, True)
+    assert "7 of 150" not in (patients / "run" / "run.json").read_text()
+
+
+def test_what_was_changed_after_a_run_is_refused_by_name(tacit, patients, few_steps):
+    """Findings C5: predictions were made with changed posteriors, and under changed facts."""
+    run, said = patients / "run", patients / "said.csv"
+    told(tacit, *plainly(patients), "--public-test", patients / "new.csv")
+    for name in ("posterior.safetensors", "run.json", "evaluation.json"):
+        kept = (run / name).read_bytes()
+        (run / name).write_bytes(kept[:-3] + bytes([kept[-3] ^ 1]) + kept[-2:])
+        for command in (("predict", run, patients / "new.csv", "--out", said), ("report", run), ("account", run)):
+            code, _, err = tacit(*command)
+            assert (code, name in err, err.count("\n")) == (2, True, 1), (name, command, err)
+        (run / name).write_bytes(kept)
+    assert not said.exists()
+    assert not (run / "report.html").exists()
+    said.write_text("mine")
+    code, _, err = tacit("predict", run, patients / "new.csv", "--out", said)
+    assert (code, "not overwritten" in err, said.read_text()) == (2, True, "mine")
+
+
+def test_a_bundle_with_other_facts_and_fresh_sums_is_refused(tacit, patients, few_steps):
+    told(tacit, *plainly(patients))
+    bundle = patients / "bundle"
+    release_run(patients / "run", bundle)
+    facts = json.loads((bundle / "run.json").read_text())
+
+    def setting(name, value):
+        changed = [item | {"value": value} if item["name"] == name else item for item in facts["settings"]]
+        return {"settings": changed}
+
+    changes = [
+        {"dataset": "another"}, {"n_records": 9}, {"unit": "user"}, {"classes": ["a", "b", "c"]}, {"target": 3},
+        {"spread": {"stddevs": [-1], "weights": [1]}}, {"spread": {"stddevs": [1.0], "weights": [0.5]}},
+        setting("noise multiplier", 99.0), setting("clip norm", 7.0), setting("sampling probability", "x"),
+        {"settings": 5}, {"settings": [5]}, {"warnings": {}}, {"format": "x"},
+    ]  # fmt: skip
+    for change in changes:
+        (bundle / "run.json").write_text(json.dumps(facts | change))
+        files = {path.name: path.read_bytes() for path in bundle.iterdir() if path.name != SUMS}
+        (bundle / SUMS).write_bytes(sums_of(files))
+        code, _, err = tacit("release", "--check", bundle)
+        assert (code, "run.json" in err, err.count("\n")) == (2, True, 1), (change, err)

@@ -12,6 +12,7 @@ from tacit.commands.output import console, evidence_table, guarantee_table, prin
 from tacit.errors import InputError
 from tacit.evidence import Evidence, Kind, check_bound, evidence_path, load_evidence
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, LedgerHeader, PoissonSample, read_ledger
+from tacit.ledger.manifest import check_if_finished
 
 
 def account(
@@ -76,6 +77,8 @@ def _check_picture(path: Path) -> None:
         raise InputError(f"--plot draws .png, .svg or .pdf, found {path.name!r}")
     if not path.parent.is_dir():
         raise InputError(f"--plot: the folder {path.parent} does not exist")
+    if path.exists() or path.is_symlink():
+        raise InputError(f"--plot: {path} is there already and is not overwritten; choose another name")
 
 
 def print_guarantees(ledger: Ledger, results: Sequence[Guarantee | Refusal]) -> None:
@@ -92,6 +95,8 @@ def _ledger(
     if run is not None:
         if given or dataset_size is not None:
             raise InputError("give either a run or --poisson, --noise and --steps: a ledger has its own facts")
+        if run.is_dir():
+            check_if_finished(run)
         return read_ledger(run)
     if poisson is None or noise is None or steps is None:
         missing = [name for name in asked if name not in given]

@@ -1,10 +1,14 @@
 """The ``tacit`` command: what all its commands have in common.
 
-Bad input ends with one line on standard error and exit code 2; nothing is written, charged or lost.
+Every error ends here, in one line on standard error: exit code 2 for bad input, 1 for anything else. ``--debug`` before
+the command shows where it came from.
 """
 
 import sys
+import traceback
 from collections.abc import Sequence
+from itertools import takewhile
+from typing import TextIO
 
 import typer
 
@@ -41,32 +45,59 @@ def _version(shown: bool) -> None:
 
 
 @app.callback()
-def _options(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True)) -> None:
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True),
+    debug: bool = typer.Option(False, "--debug", help="Show where an error came from."),
+) -> None:
     """Private, Bayesian, uncertainty-aware training, and what it cost."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        _print_anything(stream)
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line and return the exit code: 0, 1 (an audit found a fault), 2 (bad input) or 130."""
+    """Run the command line and return the exit code: 0, 1 (an audit found a fault, or an error), 2 (bad input), 130."""
     try:
         return int(app(list(arguments), standalone_mode=False) or 0)
-    except TacitError as error:
-        return _fail(str(error))
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("tacit: interrupted", err=True)
         return 130
     except BrokenPipeError:
         return 1
     except Exception as error:
-        if hasattr(error, "format_message"):  # a usage error; its class moved between versions of typer
-            return _fail(error.format_message())
-        raise
+        if "--debug" in takewhile(lambda word: word.startswith("-"), arguments):
+            traceback.print_exc()
+        code, message = _judged(error)
+        typer.echo("tacit: " + _one_line(message), err=True)
+        return code
 
 
-def _fail(message: str) -> int:
-    typer.echo("tacit: " + " ".join(message.split()), err=True)
-    return 2
+def _judged(error: Exception) -> tuple[int, str]:
+    """The exit code, and what a person can do about it."""
+    match error:
+        case TacitError():
+            return 2, str(error)
+        case _ if hasattr(error, "format_message"):  # a usage error; its class moved between versions of typer
+            return 2, error.format_message()
+        case OSError():
+            where = f"{error.filename}: " if error.filename is not None else ""
+            return 1, f"{where}{error.strerror or error}"
+        case MemoryError():
+            return 1, "there is not enough memory for this"
+        case _:
+            return 1, f"{type(error).__name__}: {error} (unexpected; tacit --debug ... shows where)"
+
+
+def _one_line(message: str) -> str:
+    """Names and files may hold line ends and escape sequences, which a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(message.split()))
+
+
+def _print_anything(stream: TextIO) -> None:
+    """A name that the terminal's encoding lacks is no reason to end."""
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="backslashreplace")

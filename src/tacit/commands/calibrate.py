@@ -30,7 +30,7 @@ def calibrate(
         print_json(asdict(found))
         return
     console.print(
-        f"noise multiplier [bold]{found.noise_multiplier:.6g}[/], sampling probability {found.probability:.6g}, "
+        f"noise multiplier {found.noise_multiplier:.6g}, sampling probability {found.probability:.6g}, "
         f"{found.steps} steps: epsilon {found.epsilon:.6g} at delta {found.delta:g} ({found.accountant}, "
         "add/remove one record, hypothetical: no run was recorded)",
         highlight=False,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import track
 
-from tacit.commands.output import console, print_json
+from tacit.commands.output import console, print_json, say
 from tacit.errors import InputError, TacitError
 
 if TYPE_CHECKING:
@@ -62,22 +62,23 @@ def _guide(folder: Path, evidence: bool) -> None:
     from tacit.commands.breast_cancer import patients_schema, split, write_table
     from tacit.tables import schema_text
 
-    _say(
-        "[bold]Tacit demo[/]: is a breast tumour benign? Measurements of 426 patients are private, those of 143 others "
-        "are public and test what was learned (scikit-learn's breast cancer data)."
+    say(
+        ": is a breast tumour benign? Measurements of 426 patients are private, those of 143 others are public and "
+        "test what was learned (scikit-learn's breast cancer data).",
+        head="Tacit demo",
     )
     folder.mkdir(parents=True, exist_ok=True)
     for table, name in zip(split(seed=0), ("patients.csv", "new-patients.csv"), strict=True):
         write_table(table, folder / name)
-    _say("\n[bold]1.[/] What is public about the table? A draft knows names and types only:")
+    say(" What is public about the table? A draft knows names and types only:", head="\n1.")
     _run("schema", folder / "patients.csv", "--target", "diagnosis", "--out", folder / "draft.toml")
     (folder / "schema.toml").write_text(schema_text(patients_schema()), encoding="utf-8")
-    _say(f"A person filled in ranges from the data set's documentation: {folder / 'schema.toml'}.")
-    _say("\n[bold]2.[/] Train. The settings follow from public numbers; --explain would say why.")
+    say(f"A person filled in ranges from the data set's documentation: {folder / 'schema.toml'}.")
+    say(" Train. The settings follow from public numbers; --explain would say why.", head="\n2.")
     more = ["--bayesian-evidence"] if evidence else []
     _run("train", folder / "patients.csv", "--schema", folder / "schema.toml", "--epsilon", f"{EPSILON:g}", "--delta",
          f"{DELTA:g}", "--public-test", folder / "new-patients.csv", "--out", folder / "run", *more)  # fmt: skip
-    _say("\n[bold]3.[/] Predict, with what it does not know:")
+    say(" Predict, with what it does not know:", head="\n3.")
     _run("predict", folder / "run", folder / "new-patients.csv", "--out", folder / "predictions.csv")
 
 
@@ -85,13 +86,9 @@ def _run(*arguments: object) -> None:
     from tacit.commands.app import run
 
     words = [str(argument) for argument in arguments]
-    _say(f"[bold green]$ tacit {' '.join(words)}[/]")
+    say(f"$ tacit {' '.join(words)}", style="bold green")
     if run(words) != 0:
         raise TacitError(f"tacit {words[0]} did not succeed")
-
-
-def _say(text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,26 +154,28 @@ class _Outcome:
         }
 
     def show(self) -> None:
-        _say("[bold]Three patients[/]")
+        say("", head="Three patients")
         for case in _three(self.folder):
-            _say(f"  {case.describe()}")
-        _say(
-            "\n[bold]4.[/] What does privacy cost? One test of 143 patients says little, so the same was done on "
+            say(f"  {case.describe()}")
+        say(
+            " What does privacy cost? One test of 143 patients says little, so the same was done on "
             f"{len(self.accuracies)} random splits:\n"
-            f"accuracy on patients it has not seen: [bold]{mean(self.accuracies):.1%}[/] private, "
+            f"accuracy on patients it has not seen: {mean(self.accuracies):.1%} private, "
             f"{mean(self.open_accuracies):.1%} without privacy (one split varies by {stdev(self.accuracies):.1%})\n"
             f"calibration: expected error {self.calibration.ece:.3f}; "
-            f"of the 80 % it is surest of, {self.right_where_sure:.1%} are right"
+            f"of the 80 % it is surest of, {self.right_where_sure:.1%} are right",
+            head="\n4.",
         )
-        _say(f"\n[bold]5.[/] What did it cost? Every accountant reads the ledger of {self.folder / 'run'}:")
+        say(f" What did it cost? Every accountant reads the ledger of {self.folder / 'run'}:", head="\n5.")
         _run("account", self.folder / "run", "--delta", f"{DELTA:g}")
-        _say("\n[bold]6.[/] Show it to others: one page for people who will never run it, and a bundle that may leave.")
+        say(" Show it to others: one page for people who will never run it, and a bundle that may leave.", head="\n6.")
         _run("report", self.folder / "run")
         _run("release", self.folder / "run", "--out", self.folder / "bundle")
-        _say(
-            f"\n[bold]{self.folder}/[/] holds the tables, the run with its page (run/report.html), the predictions, "
+        say(
+            " holds the tables, the run with its page (run/report.html), the predictions, "
             "demo.png and the bundle. The runs of the other splits were thrown away: to release all of them would cost "
-            "ten times as much."
+            "ten times as much.",
+            head=f"\n{self.folder}/",
         )
 
 

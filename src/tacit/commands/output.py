@@ -7,11 +7,17 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tacit.accountants import Guarantee, Refusal, attack_probability
 from tacit.reports.finite import finite
 
-console = Console()
+console = Console(markup=False, emoji=False)  # names and files hold what they like: nothing printed is a command
+
+
+def say(text: str, *, head: str = "", style: str = "") -> None:
+    """A paragraph, as it is; ``head`` is its beginning in bold."""
+    console.print(Text.assemble((head, "bold"), (text, style)), soft_wrap=True)
 
 
 def print_json(value: dict[str, Any]) -> None:

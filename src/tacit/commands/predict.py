@@ -1,6 +1,7 @@
 """``tacit predict``: what a trained run says about new records, and how sure it is."""
 
 import csv
+import io
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from tacit.commands.output import console
 from tacit.errors import InputError
+from tacit.ledger.storage import write_new_file
 from tacit.tables import read_table
 
 _ENDINGS = (".csv", ".tsv", ".parquet", ".npz")
@@ -26,8 +28,10 @@ def predict(
         raise InputError(f"--out should end in {', '.join(_ENDINGS)}, found {out.name!r}")
     if not out.parent.is_dir():
         raise InputError(f"--out: the folder {out.parent} does not exist")
-    facts = read_run(run)
-    predictor = Predictor(facts.problem, read_posterior(run), facts.spread)
+    if out.exists() or out.is_symlink():
+        raise InputError(f"--out: {out} is there already and is not overwritten; choose another name")
+    posterior, facts = read_posterior(run), read_run(run)
+    predictor = Predictor(facts.problem, posterior, facts.spread)
     columns = predictor.table(read_table(data))
     write_columns(columns, out)
     count = len(next(iter(columns.values())))
@@ -35,26 +39,33 @@ def predict(
 
 
 def write_columns(columns: dict[str, Any], path: Path) -> None:
-    """Write equally long columns by the ending of the file's name."""
+    """Write equally long columns to a new file, by the ending of its name."""
+    file = io.BytesIO()
     match path.suffix.lower():
         case ".npz":
-            np.savez(path, **{name: _storable(values) for name, values in columns.items()})
+            np.savez(file, **{name: _storable(values) for name, values in columns.items()})
         case ".parquet":
-            _write_parquet(columns, path)
+            _write_parquet(columns, file)
         case suffix:
-            with path.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",")
-                writer.writerow(columns)
-                writer.writerows(zip(*(_cells(values) for values in columns.values()), strict=True))
+            _write_text(columns, file, "\t" if suffix == ".tsv" else ",")
+    write_new_file(path, file.getvalue())
 
 
-def _write_parquet(columns: dict[str, Any], path: Path) -> None:
+def _write_text(columns: dict[str, Any], file: io.BytesIO, delimiter: str) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter)
+    writer.writerow([_inert(name) for name in columns])
+    writer.writerows(zip(*(_cells(values) for values in columns.values()), strict=True))
+    file.write(text.getvalue().encode())
+
+
+def _write_parquet(columns: dict[str, Any], file: io.BytesIO) -> None:
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         raise InputError("writing Parquet needs pyarrow; install tacit[tables], or name a .csv") from error
-    parquet.write_table(pyarrow.table({name: values.tolist() for name, values in columns.items()}), path)
+    parquet.write_table(pyarrow.table({name: values.tolist() for name, values in columns.items()}), file)
 
 
 def _storable(values: Any) -> Any:
@@ -62,4 +73,9 @@ def _storable(values: Any) -> Any:
 
 
 def _cells(values: Any) -> list[str]:
-    return [value if isinstance(value, str) else f"{value:.6g}" for value in values.tolist()]
+    return [_inert(value) if isinstance(value, str) else f"{value:.6g}" for value in values.tolist()]
+
+
+def _inert(text: str) -> str:
+    """A text that a spreadsheet would run as a formula is marked as text."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

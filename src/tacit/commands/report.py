@@ -1,6 +1,7 @@
 """``tacit report``: one page about a run, for people who will never run it."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -55,4 +56,6 @@ def _write(path: Path, text: str, *, private: bool) -> None:
             file.write(text)
         os.replace(temporary, path)
     except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise InputError(f"--out: {path} cannot be written: {error.strerror or error}") from error

@@ -87,7 +87,7 @@ def _check_data(item: Item) -> None:
 def _list(items: dict[str, Item]) -> None:
     table = Table(Column("item", no_wrap=True), Column("minutes", justify="right"), "what it is", box=None)
     for item in items.values():
-        needs = f" [dim](needs {', '.join(item.needs)})[/dim]" if item.needs else ""
+        needs = f" (needs {', '.join(item.needs)})" if item.needs else ""
         table.add_row(item.key, f"{item.minutes:g}", f"{item.title}{needs}")
     console.print(table)
 

@@ -7,6 +7,7 @@ import typer
 
 from tacit.commands.output import console
 from tacit.errors import InputError
+from tacit.ledger.storage import write_new_file
 from tacit.tables import Schema, Table, draft_schema, public_schema, read_table, schema_from_values, schema_text
 
 _ANY = "a schema file that exists already is never overwritten"
@@ -33,7 +34,7 @@ def schema(
     if out is None:
         typer.echo(text, nl=False)
         return
-    out.write_text(text, encoding="utf-8")
+    write_new_file(out, text.encode())
     console.print(_next(out, from_values, public), highlight=False, soft_wrap=True)
 
 

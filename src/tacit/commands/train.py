@@ -1,16 +1,18 @@
 """``tacit train``: from a table to a private model that knows how sure it is, without writing code."""
 
+import filecmp
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tacit.commands.output import console, print_json
+from tacit.commands.output import console, print_json, say
 from tacit.errors import InputError
 from tacit.tables import Method, Schema, Table, default_delta, encode, public_schema, read_schema, read_table
 
@@ -52,6 +54,8 @@ def train(
     from tacit.runs import RunFolder
 
     table = read_table(data)
+    if public_test is not None and public_test.is_file():
+        _check_public(data, public_test)
     folder = RunFolder(out)
     asked = _Asked(target, epsilon, delta, method, model, unit, records, task)
     if resume:
@@ -191,11 +195,15 @@ def _train(
     explain: bool, resume: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from tacit.accountants import Budget
-    from tacit.runs import check_budget, fit, training_plan
+    from tacit.runs import Histogram, check_budget, fit, training_plan
 
     problem = facts.problem
     private = encode(table, problem.schema, problem.target)
-    test = None if public_test is None else _test_data(public_test, facts)
+    if public_test is not None:
+        facts = replace(facts, public_test=str(public_test.absolute()))
+    test = None if facts.public_test is None else _test_data(Path(facts.public_test), facts)
+    if test is not None:
+        _say_shared_rows(private, test)
     budget = None if facts.shared_epsilon is None else Budget(facts.shared_epsilon, problem.delta)
     plan = training_plan(problem, folder.shared_ledger(facts) or folder.ledger, budget)
     if not resume:
@@ -203,39 +211,66 @@ def _train(
     if explain and not quiet:
         _explain(facts)
     if not quiet:
-        for warning in problem.recipe.warnings:
-            console.print(f"[bold]warning[/]: {warning}", highlight=False, soft_wrap=True)
+        _warn(problem.recipe.warnings)
     with folder.claimed(new=not resume):
         if not resume:
             folder.write_json(folder.facts, facts.to_json())
         started = time.perf_counter()
         with _progress(facts, plan, shown=not quiet) as on_step, _saying_how_to_go_on(folder):
+            begun = replace(facts, spread_begun=True)
+            histogram = Histogram(
+                facts.spread, facts.spread_begun, lambda: folder.write_json(folder.facts, begun.to_json())
+            )
             fitted = fit(
                 problem, private, plan, probes=test if evidence else None, members=evidence, on_step=on_step,
-                checkpoint=folder.checkpoint, resume=resume,
+                checkpoint=folder.checkpoint, resume=resume, histogram=histogram,
             )  # fmt: skip
-        facts = facts.finished(fitted, time.perf_counter() - started)
-        _save(folder, facts, fitted, plan, test, public_test)
+            facts = facts.finished(fitted, time.perf_counter() - started)
+            _save(folder, facts, fitted, plan, test)
     _finish(folder, facts, fitted, quiet)
 
 
 def _save(
-    folder: "RunFolder", facts: "RunFacts", fitted: "Fitted", plan: "TrainingPlan", test: "Encoded | None",
-    public_test: Path | None,
-) -> None:  # fmt: skip
-    """What the run leaves behind; the manifest comes last."""
-    from tacit.release import write_manifest
+    folder: "RunFolder", facts: "RunFacts", fitted: "Fitted", plan: "TrainingPlan", test: "Encoded | None"
+) -> None:
+    """What the run leaves behind. First what was released and would have to be paid for again."""
     from tacit.runs import Predictor, evaluate
 
-    fitted.posterior.save(folder.posterior)
     folder.write_json(folder.facts, facts.to_json())
+    fitted.posterior.save(folder.posterior)
     if facts.shared_ledger is not None:
         _copy_ledger(Path(plan.ledger), folder.ledger)
-    if test is not None and public_test is not None:
+    if test is not None and facts.public_test is not None:
         predictor = Predictor(facts.problem, fitted.posterior, fitted.spread)
-        folder.write_json(folder.evaluation, evaluate(predictor, test, public_test))
-    folder.checkpoint.unlink(missing_ok=True)
-    write_manifest(folder.path, [folder.posterior.name, folder.facts.name])
+        folder.write_json(folder.evaluation, evaluate(predictor, test, facts.public_test))
+    folder.finish()
+
+
+def _warn(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        say(f": {sentence}", head="warning")
+
+
+def _say_shared_rows(private: "Encoded", test: "Encoded") -> None:
+    """To the data holder alone, and nowhere kept: the count follows the private table."""
+    ours = set(_rows(private))
+    shared = sum(row in ours for row in _rows(test))
+    if shared:
+        typer.echo(
+            f"tacit: warning: {shared:,} of {len(test.inputs):,} rows of --public-test are in the private table too: "
+            "are they public? scores on them say little",
+            err=True,
+        )
+
+
+def _rows(data: "Encoded") -> Iterator[bytes]:
+    return (features.tobytes() + target.tobytes() for features, target in zip(data.inputs, data.targets, strict=True))
+
+
+def _check_public(data: Path, test: Path) -> None:
+    """Scores on the private table would be released without a charge."""
+    if test.samefile(data) or filecmp.cmp(data, test, shallow=False):
+        raise InputError(f"--public-test {test} is the private table itself, or a copy of it; give public data")
 
 
 def _test_data(path: Path, facts: "RunFacts") -> "Encoded":
@@ -327,8 +362,9 @@ def _finish(folder: "RunFolder", facts: "RunFacts", fitted: "Fitted", quiet: boo
              "run": facts.to_json()}
         )  # fmt: skip
         return
-    for line in _summary(folder, facts, headline(fitted.ledger, results), evaluation):
-        console.print(line, highlight=False, soft_wrap=True)
+    _warn(facts.warnings[len(facts.problem.recipe.warnings) :])
+    for head, text in _summary(folder, facts, headline(fitted.ledger, results), evaluation):
+        say(text, head=head)
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
@@ -339,46 +375,51 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 def _summary(
     folder: "RunFolder", facts: "RunFacts", said: "Headline", evaluation: dict[str, Any] | None
-) -> Iterator[str]:
+) -> Iterator[tuple[str, str]]:
     """What a person wants to know at the end."""
     problem = facts.problem
     who = "anybody's record" if problem.schema.unit == "record" else "all records of any one user"
     best = said.guarantee
     if best is not None and best.is_bound and said.attack is not None:
         yield (
-            f"[bold]Privacy[/]: epsilon {best.epsilon:.3f} at delta {best.delta:g} ({best.accountant}, {best.unit}). "
+            "Privacy",
+            f": epsilon {best.epsilon:.3f} at delta {best.delta:g} ({best.accountant}, {best.unit}). "
             f"Whoever sees the model and knows everything else guesses right with a chance of at most "
-            f"{said.attack:.1%} whether {who} was in the data; 50% is a coin."
+            f"{said.attack:.1%} whether {who} was in the data; 50% is a coin.",
         )
         for sentence in best.assumptions:
-            yield f"  - {sentence}"
+            yield "", f"  - {sentence}"
     if facts.effective_temperature is not None and facts.effective_temperature > 1.05:
         yield (
-            f"[bold]Certainty[/]: the posterior has temperature {facts.effective_temperature:.2f}; above 1 it is wider "
-            "than the exact one, the price of privacy."
+            "Certainty",
+            f": the posterior has temperature {facts.effective_temperature:.2f}; above 1 it is wider "
+            "than the exact one, the price of privacy.",
         )
     yield from _how_good(problem.task, evaluation)
     yield (
-        f"[bold]{folder.path}/[/] holds the model, the ledger and run.json ({facts.seconds:g} s). Next: "
-        f"tacit predict {folder.path} NEW.csv --out predictions.csv, tacit report {folder.path}"
+        f"{folder.path}/",
+        f" holds the model, the ledger and run.json ({facts.seconds:g} s). Next: "
+        f"tacit predict {folder.path} NEW.csv --out predictions.csv, tacit report {folder.path}",
     )
 
 
-def _how_good(task: str, evaluation: dict[str, Any] | None) -> Iterator[str]:
+def _how_good(task: str, evaluation: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
     if evaluation is None:
-        yield "[bold]How good[/]: not known. Scores on private data would leak; give --public-test FILE to learn it."
+        yield "How good", ": not known. Scores on private data would leak; give --public-test FILE to learn it."
     elif task == "classification":
         surest = evaluation["selective"]
         best = min(range(len(surest["kept"])), key=lambda i: abs(surest["kept"][i] - 0.8))
         yield (
-            f"[bold]How good[/]: {evaluation['accuracy']:.2%} of {evaluation['records']:,} public test records are "
+            "How good",
+            f": {evaluation['accuracy']:.2%} of {evaluation['records']:,} public test records are "
             f"right; calibration error {evaluation['ece']:.3f}; of the 80% it is surest of, "
-            f"{surest['accuracy'][best]:.1%} are right."
+            f"{surest['accuracy'][best]:.1%} are right.",
         )
     else:
         held = dict(zip(evaluation["coverage"]["level"], evaluation["coverage"]["held"], strict=True))
         yield (
-            f"[bold]How good[/]: root mean squared error {evaluation['rmse']:.4g} on {evaluation['records']:,} public "
+            "How good",
+            f": root mean squared error {evaluation['rmse']:.4g} on {evaluation['records']:,} public "
             f"test records (a constant: {evaluation['rmse_of_a_constant']:.4g}); its 95% intervals hold "
-            f"{held[0.95]:.1%} of them."
+            f"{held[0.95]:.1%} of them.",
         )

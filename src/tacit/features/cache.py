@@ -24,7 +24,7 @@ def feature_folder() -> Path:
     base = os.environ.get("TACIT_CACHE")
     if base is not None:
         return Path(base)
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tacit" / "features"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacit" / "features"
 
 
 def cached_features(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tacit.errors import LedgerError, StorageError
+from tacit.errors import InputError, LedgerError, StorageError
 from tacit.ledger.disk import Bytes, Disk, the_disk
 
 
@@ -119,6 +119,23 @@ def replace_file(path: Path, data: bytes) -> None:
         disk.sync_folder(path.parent)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {reason_of(error)}; what was there before is kept") from error
+
+
+def write_new_file(path: Path, data: bytes) -> None:
+    """Make a file that a user named: whole or not at all, and never in place of anything that is there."""
+    try:
+        with path.open("xb") as file:  # a link counts as there, wherever it leads
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                path.unlink()
+                raise
+    except FileExistsError as error:
+        raise InputError(f"{path} is there already and is not overwritten; choose another name") from error
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {reason_of(error)}; nothing was left behind") from error
 
 
 def make_folders(path: Path) -> None:

@@ -7,10 +7,11 @@ from typing import Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from tacit.errors import InputError, check_count
+from tacit.ledger.storage import replace_file
 
 Vectors = dict[str, Tensor]
 
@@ -115,6 +116,5 @@ def load_posterior(path: str | Path) -> Posterior:
 
 
 def save_vectors(vectors: Mapping[str, Tensor], kind: str, path: str | Path, **facts: str) -> None:
-    save_file(
-        {name: value.contiguous() for name, value in vectors.items()}, str(path), {"tacit_posterior": kind, **facts}
-    )
+    data = save({name: value.contiguous() for name, value in vectors.items()}, {"tacit_posterior": kind, **facts})
+    replace_file(Path(path), data)

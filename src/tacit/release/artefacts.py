@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from tacit.errors import InputError, LedgerError, RefusedError
 from tacit.evidence import check_bound, load_evidence
 from tacit.ledger import Head, verify_ledger
-from tacit.release.manifest import MANIFEST, head_of
+from tacit.ledger.manifest import MANIFEST, head_of
 
 RUN_FACTS = "run.json"
 DERIVED = "derived_from_private_data"
@@ -85,10 +85,12 @@ def facts_of(data: bytes) -> dict[str, Any]:
     return facts
 
 
-def without_timings(data: bytes) -> bytes:
-    """``run.json`` as it is published: how long a run took depends on the data, and no noise hides it."""
+def published(data: bytes) -> bytes:
+    """``run.json`` as it leaves: without how long the run took, which no noise hides, and without paths."""
     facts = facts_of(data)
-    kept = {name: item for name, item in facts.items() if name != "seconds"}
+    kept = {name: item for name, item in facts.items() if name not in ("seconds", "public_test")}
+    if isinstance(kept.get("shared_ledger"), str):
+        kept["shared_ledger"] = Path(kept["shared_ledger"]).name
     return data if kept == facts else (json.dumps(kept, indent=1, ensure_ascii=False) + "\n").encode()
 
 

@@ -16,23 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accountants.bayesian import bayesian_guarantees
-from tacit.errors import InputError, LedgerError, RefusedError
+from tacit.errors import InputError, LedgerError, RefusedError, StorageError
 from tacit.evidence import load_evidence
 from tacit.ledger import Head, Ledger, LedgerFile, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.chain import seal
 from tacit.ledger.disk import the_disk
-from tacit.ledger.storage import read_bytes
+from tacit.ledger.manifest import file_hash, read_artefacts, read_manifest
+from tacit.ledger.storage import read_bytes, reason_of
 from tacit.release.artefacts import (
     RUN_FACTS,
     check_content,
     check_side_files,
     facts_of,
+    published,
     refuse_unlisted,
     releasable,
-    without_timings,
 )
+from tacit.release.facts import check_facts
 from tacit.release.gate import check_budget, check_ledger_facts, check_run_facts, chosen_budget
-from tacit.release.manifest import file_hash, read_artefacts, read_manifest
 from tacit.release.statement import PrivacyStatement, in_words
 
 SUMS = "SHA256SUMS"
@@ -83,11 +84,14 @@ def release_run(
         data = read_bytes(path)
         assert data is not None  # it is open
         files = _with_sums(prepared.artefacts, statement, data + line, head)
-        with _beside(out) as temporary:
-            _write(files, temporary)
-            file.release(prepared.record)
-            os.rename(temporary, out)
-    the_disk().sync_folder(out.parent)
+        try:
+            with _beside(out) as temporary:
+                _write(files, temporary)
+                file.release(prepared.record)
+                os.rename(temporary, out)
+            the_disk().sync_folder(out.parent)
+        except OSError as error:
+            raise StorageError(f"the bundle {out} cannot be written: {reason_of(error)}") from error
     return Released(out, tuple(files), prepared.left_behind, statement)
 
 
@@ -130,8 +134,9 @@ def _prepare(
     best, results = check_budget(ledger, budget)
     facts = facts_of(artefacts[RUN_FACTS]) if RUN_FACTS in artefacts else {}
     also = check_run_facts(ledger, facts, best, derived)
+    check_facts(ledger, facts, artefacts)
     if RUN_FACTS in artefacts:
-        artefacts[RUN_FACTS] = without_timings(artefacts[RUN_FACTS])
+        artefacts[RUN_FACTS] = published(artefacts[RUN_FACTS])
     diagnostics = _diagnostics(run, ledger, budget.delta) if bayesian else {}
     statement = PrivacyStatement(ledger, chain.head, budget, best, results, also, diagnostics)
     left = tuple(sorted(name for name in contents if name not in artefacts))

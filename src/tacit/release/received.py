@@ -15,12 +15,13 @@ from tacit.accountants import Budget
 from tacit.errors import InputError, LedgerError, RefusedError
 from tacit.ledger import Chain, Head, Ledger
 from tacit.ledger.chain import Record
+from tacit.ledger.manifest import plain_name
 from tacit.ledger.replay import Replay
 from tacit.ledger.storage import read_bytes
 from tacit.release.artefacts import RUN_FACTS, check_content, facts_of, releasable
 from tacit.release.bundle import SUMS, sums_of
+from tacit.release.facts import check_facts
 from tacit.release.gate import DERIVED_SENTENCE, check_budget, check_ledger_facts, check_run_facts
-from tacit.release.manifest import plain_name
 from tacit.release.statement import FORMAT, PRIVATE_NUMBERS, PrivacyStatement, in_words
 
 _OWN = ("ledger.jsonl", "ledger.jsonl.head", "statement.json", "statement.md", SUMS)
@@ -134,6 +135,7 @@ def _recomputed(ledger: Ledger, head: Head, facts: dict[str, Any], files: dict[s
     accepted = DERIVED_SENTENCE in facts["assumptions"]  # said openly, or not at all
     own = facts_of(files[RUN_FACTS]) if RUN_FACTS in files else {}
     also = check_run_facts(ledger, own, best, accepted)
+    check_facts(ledger, own, files)
     return PrivacyStatement(ledger, head, budget, best, results, also)
 
 

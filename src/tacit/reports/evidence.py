@@ -11,7 +11,7 @@ from tacit.accountants.bayesian.individual import GAMMA
 from tacit.accountants.bayesian.summary import epsilon_over_steps, ledger_until
 from tacit.evidence import Evidence
 from tacit.ledger import Ledger
-from tacit.reports.privacy import BLUE, GREY, RED
+from tacit.reports.privacy import BLUE, GREY, RED, save_picture
 
 _TIMES = 8
 
@@ -32,10 +32,10 @@ def draw_evidence(ledger: Ledger, evidence: Evidence, delta: float, path: str | 
     _draw_histogram(right, evidence, epsilons, worst)
     figure.suptitle(
         f"{ledger.header.dataset}: private diagnostics from {evidence.records} {evidence.kind}, delta {delta:g}. "
-        "Not for publication."
+        "Not for publication.",
+        parse_math=False,
     )
-    figure.savefig(path, dpi=130)
-    pyplot.close(figure)
+    save_picture(figure, Path(path))
 
 
 def _draw_steps(axes: Any, ledger: Ledger, evidence: Evidence, delta: float) -> None:

@@ -1,5 +1,6 @@
 """The privacy of a ledger as a picture: epsilon against delta, and what the best attack can do."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from scipy.special import ndtr, ndtri
 from tacit.accountants import TradeOff, best_attack, closest_mu, epsilon_curve, guarantees, trade_off
 from tacit.accountants.guarantee import Guarantee
 from tacit.ledger import Ledger
+from tacit.ledger.storage import write_new_file
 
 BLUE, GREY, RED = "#1f5a99", "0.55", "#c0392b"
 
@@ -31,9 +33,20 @@ def draw_privacy(ledger: Ledger, delta: float, path: str | Path) -> None:
     _draw_epsilon(left, ledger, delta, deltas, curve)
     _draw_attack(right, attack, best_attack(ledger))
     title = "hypothetical run" if ledger.hypothetical else ledger.header.dataset
-    figure.suptitle(f"{title}: {ledger.steps} steps, {ledger.header.neighbours}, unit {ledger.header.unit}")
-    figure.savefig(path, dpi=130)
+    figure.suptitle(
+        f"{title}: {ledger.steps} steps, {ledger.header.neighbours}, unit {ledger.header.unit}", parse_math=False
+    )
+    save_picture(figure, Path(path))
+
+
+def save_picture(figure: Any, path: Path) -> None:
+    """Write a figure to a new file by the ending of its name, and close it."""
+    from matplotlib import pyplot
+
+    data = BytesIO()
+    figure.savefig(data, dpi=130, format=path.suffix[1:])
     pyplot.close(figure)
+    write_new_file(path, data.getvalue())
 
 
 def _draw_epsilon(axes: Any, ledger: Ledger, delta: float, deltas: Any, curve: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any, get_args
 from tacit.errors import InputError
 from tacit.evidence import Evidence, Kind, check_bound, evidence_path, load_evidence
 from tacit.ledger import Head, Ledger, ledger_path, read_ledger, verify_ledger
+from tacit.ledger.manifest import check_if_finished
 from tacit.reports.evaluation_file import Evaluation, parse_evaluation
 from tacit.reports.fields import Fields
 from tacit.reports.text import clean
@@ -66,6 +67,7 @@ def read_run(run: str | Path, *, evidence: bool = False) -> RunFolder:
     """Read a run's folder or ledger; a file that is there but cannot be read is an error, not a gap."""
     ledger, chain = read_ledger(run), verify_ledger(run)
     home = ledger_path(run).parent
+    check_if_finished(home)
     declared, measured = _read_json(home / "run.json"), _read_json(home / "evaluation.json")
     return RunFolder(
         ledger=ledger,

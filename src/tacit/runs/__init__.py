@@ -5,10 +5,11 @@ from tacit.runs.fit import Fitted, check_budget, fit, training_plan
 from tacit.runs.folder import RunFacts, RunFolder, read_posterior, read_run
 from tacit.runs.predictions import Predictor
 from tacit.runs.problem import Problem
-from tacit.runs.spread import Spread
+from tacit.runs.spread import Histogram, Spread
 
 __all__ = [
     "Fitted",
+    "Histogram",
     "Predictor",
     "Problem",
     "RunFacts",

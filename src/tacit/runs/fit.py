@@ -1,21 +1,23 @@
 """Train on an encoded table: plan, method, draws and, for numbers, the spread of residuals."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tacit.accountants import Budget, BudgetGate
-from tacit.errors import BudgetError
+from tacit.errors import BudgetError, LedgerError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, read_ledger
+from tacit.ledger.storage import is_there
 from tacit.mechanisms import ClipRecords, GaussianNoise
 from tacit.posteriors import Posterior, RegressionPrediction, predict
 from tacit.randomness import Randomness
 from tacit.runs.problem import Problem
-from tacit.runs.spread import Spread, release_spread
+from tacit.runs.spread import Histogram, Spread, charge_spread, release_spread
 from tacit.sampling import PoissonSampling, Records, Users
 from tacit.tables import Encoded
 from tacit.tables.recipes import spread_event
@@ -23,17 +25,19 @@ from tacit.training import DataSource, EvidencePlan, TrainingPlan, train
 from tacit.training.chains import Chains, Keeping
 from tacit.training.checkpoints import read_checkpoint
 
-_LATE = 0.7  # of the steps: a run that a crash cut short after these is as good as finished
-
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What a run on a table releases, and the ledger that says what it cost."""
+    """What a run on a table releases, and the ledger that says what it cost.
+
+    ``steps`` are those that the posterior comes from; a budget that crashes had used up ends before the plan does.
+    """
 
     posterior: Posterior
     ledger: Ledger
-    effective_temperature: float | None
-    spread: Spread | None
+    steps: int
+    effective_temperature: float | None = None
+    spread: Spread | None = None
 
 
 def training_plan(problem: Problem, ledger: str | Path, budget: Budget | None = None) -> TrainingPlan:
@@ -56,14 +60,15 @@ def training_plan(problem: Problem, ledger: str | Path, budget: Budget | None = 
 
 def check_budget(problem: Problem, plan: TrainingPlan) -> None:
     """Refuse a run that a shared budget cannot pay to its end, before it spends a part of it."""
-    if plan.budget is None or not Path(plan.ledger).exists():
+    if plan.budget is None or not problem.shared:  # its own budget is what its noise was found for
         return
     settings = problem.recipe
     step = plan.sampling.event((GaussianSumQuery(1.0, settings.noise_multiplier),))
     charges = [Charge(step, settings.steps)]
     if settings.spread_noise is not None:
         charges.append(Charge(spread_event(settings.spread_noise), 1))
-    BudgetGate(plan.budget)(read_ledger(plan.ledger), charges)
+    opened = Path(plan.ledger).exists()
+    BudgetGate(plan.budget)(read_ledger(plan.ledger) if opened else Ledger(plan.header(Randomness())), charges)
 
 
 def fit(
@@ -77,15 +82,41 @@ def fit(
     on_step: Callable[[int], None] | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
+    histogram: Histogram | None = None,
 ) -> Fitted:
     """Run the problem's method on the records; the ledger is charged before each block of steps.
 
+    What a regression releases after its steps is charged before them: whatever crashes cost, the steps pay.
+
     Args:
         probes: held-out records for Bayesian accounting; ``members`` gathers evidence about the trained ones too.
+        histogram: how far an earlier try came with the residuals.
     """
-    randomness = randomness or Randomness()
-    model, settings = problem.build(), problem.recipe
+    randomness, histogram = randomness or Randomness(), histogram or Histogram()
     inputs, targets = torch.from_numpy(data.inputs), torch.from_numpy(data.targets)
+    found = _learned(problem, data, inputs, targets, plan, randomness, probes, members, on_step, checkpoint, resume)
+    noise = problem.recipe.spread_noise
+    if noise is None or histogram.spread is not None:
+        return replace(found, spread=histogram.spread)
+    if histogram.begun:  # it may have been seen before it was lost, so that another one is another release
+        try:
+            charge_spread(plan, noise, randomness)
+        except BudgetError:
+            return found
+    histogram.begin()
+    said = predict(problem.build(), found.posterior, inputs, likelihood=problem.likelihood, levels=(0.5,))
+    assert isinstance(said, RegressionPrediction)
+    users = None if data.users is None else np.unique(data.users.astype(str), return_inverse=True)[1]
+    spread = release_spread((targets.double() - said.mean).numpy(), users, plan, noise, randomness)
+    return replace(found, ledger=read_ledger(plan.ledger), spread=spread)
+
+
+def _learned(
+    problem: Problem, data: Encoded, inputs: Tensor, targets: Tensor, plan: TrainingPlan, randomness: Randomness,
+    probes: Encoded | None, members: bool, on_step: Callable[[int], None] | None, checkpoint: Path | None, resume: bool,
+) -> Fitted:  # fmt: skip
+    """All steps of the plan, or as many of them as the budget still pays for."""
+    model, settings = problem.build(), problem.recipe
     held_out = None if probes is None else (torch.from_numpy(probes.inputs), torch.from_numpy(probes.targets))
     evidence = EvidencePlan(probes=held_out, members=members) if held_out is not None or members else None
     method = problem.inference(model)
@@ -103,30 +134,32 @@ def fit(
             checkpoint=checkpoint,
             checkpoint_every=plan.block,
             resume=resume,
+            beside=_beside(problem, plan, resume),
         )
     except BudgetError:
-        if not resume or checkpoint is None or settings.spread_noise is not None:
+        if checkpoint is None or not is_there(checkpoint):  # nothing was learned
             raise
         return _cut_short(Chains(method, plan.steps, keeping), plan, checkpoint)
-    if settings.spread_noise is None:
-        return Fitted(run.posterior, run.ledger, run.effective_temperature, None)
-    found = predict(model, run.posterior, inputs, likelihood=problem.likelihood, levels=(0.5,))
-    assert isinstance(found, RegressionPrediction)
-    users = None if data.users is None else np.unique(data.users.astype(str), return_inverse=True)[1]
-    residuals = (targets.double() - found.mean).numpy()
-    spread = release_spread(residuals, users, plan, settings.spread_noise, randomness)
-    return Fitted(run.posterior, read_ledger(plan.ledger), None, spread)
+    return Fitted(run.posterior, run.ledger, plan.steps, run.effective_temperature)
+
+
+def _beside(problem: Problem, plan: TrainingPlan, resume: bool) -> list[Charge]:
+    """The histogram of residuals, if the run has not paid for it. In a shared ledger it may be another run's."""
+    if problem.recipe.spread_noise is None:
+        return []
+    charge = Charge(spread_event(problem.recipe.spread_noise), 1)
+    try:
+        paid = resume and not problem.shared and charge.event in read_ledger(plan.ledger).merged()
+    except LedgerError:  # stopped in its first line; any other damage is found when it is opened
+        paid = False
+    return [] if paid else [charge]
 
 
 def _cut_short(chains: Chains[Any], plan: TrainingPlan, checkpoint: Path) -> Fitted:
-    """After a crash some steps were paid for twice, so the budget ends a little before the plan: keep what there is.
+    """Crashes made the run pay for some steps twice, so the budget ends before the plan: keep what there is.
 
-    That the run stops there follows from the crash and the ledger, not from what was learned.
+    That the run stops there follows from the crashes and the ledger, not from what was learned.
     """
     found = read_checkpoint(checkpoint, like=chains.content)
-    if found.step < _LATE * plan.steps:
-        raise BudgetError(
-            f"a crash lost steps that were paid for: the budget ends at step {found.step} of {plan.steps}; start anew"
-        )
     chains.restore(found.step, found.content)
-    return Fitted(chains.posterior, read_ledger(plan.ledger), None, None)
+    return Fitted(chains.posterior, read_ledger(plan.ledger), found.step)

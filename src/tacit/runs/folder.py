@@ -3,8 +3,9 @@
 ledger.jsonl             what was released; the guarantee follows from it
 run.json                 task, target, settings with their reasons, schema: public facts only
 posterior.safetensors    what was learned
-checkpoint.safetensors   while the run goes on
 evaluation.json          how good it is on data that was declared public
+artefacts.json           the hashes of these, written last: it alone says that the run is finished
+checkpoint.safetensors   while the run goes on
 evidence.*.safetensors   private, if asked for; readable by the owner alone
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 
 from tacit.errors import InputError, TacitError
 from tacit.ledger import locks
+from tacit.ledger.manifest import MANIFEST, check_if_finished, write_manifest
 from tacit.ledger.storage import make_folders, reason_of, replace_file
 from tacit.posteriors import Posterior, load_posterior
 from tacit.runs.fit import Fitted
@@ -55,7 +57,7 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        return self.posterior.exists()
+        return (self.path / MANIFEST).exists()
 
     def check_free(self) -> None:
         """Refuse a folder that holds a run: training again under its ledger would rightly be charged on top.
@@ -66,7 +68,7 @@ class RunFolder:
             raise InputError(f"{self.path} is not a folder; name another with --out")
         if self.is_finished:
             raise InputError(f"{self.path} holds a finished run; name another folder with --out, or remove it")
-        if self.ledger.exists() or self.checkpoint.exists():
+        if self.ledger.exists() or self.checkpoint.exists() or self.posterior.exists():
             raise InputError(
                 f"{self.path} holds a run that was not finished; go on with --resume, or name another folder"
             )
@@ -120,6 +122,12 @@ class RunFolder:
         """The ledger that the run shares with others."""
         return None if facts.shared_ledger is None else self.path / facts.shared_ledger
 
+    def finish(self) -> None:
+        """Mark the run as finished: from here on its files are what they are. The checkpoint has served its time."""
+        made = (self.facts, self.posterior, self.evaluation)
+        write_manifest(self.path, [path.name for path in made if path.exists()])
+        self.checkpoint.unlink(missing_ok=True)
+
     def write_json(self, path: Path, facts: dict[str, Any]) -> None:
         replace_file(path, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
 
@@ -128,8 +136,12 @@ class RunFolder:
 class RunFacts:
     """What ``run.json`` holds.
 
-    ``shared_ledger`` names the ledger of a budget that other runs share, seen from the folder. A finished run holds a
-    copy of it, and its facts leave the house with it: then only the name of the file is left.
+    ``shared_ledger`` names the ledger of a budget that other runs share, seen from the folder, and ``public_test`` the
+    file to evaluate on: whoever goes on with the run needs them. A release leaves the paths out.
+
+    Args:
+        steps: how many the posterior comes from, once there is one.
+        spread_begun: a histogram of residuals was about to be drawn; without ``spread`` it was lost.
     """
 
     problem: Problem
@@ -138,6 +150,20 @@ class RunFacts:
     seconds: float | None = None
     shared_ledger: str | None = None
     shared_epsilon: float | None = None
+    public_test: str | None = None
+    steps: int | None = None
+    spread_begun: bool = False
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to expect of the model; that crashes cut it short follows from them, not from the data."""
+        settings, said = self.problem.recipe, list(self.problem.recipe.warnings)
+        if self.steps is not None and self.steps < settings.steps:
+            why = "stops lost steps that were paid for" + (", or other runs spent it" if self.shared_ledger else "")
+            said.append(f"the budget ended at step {self.steps} of {settings.steps}: {why}")
+        if self.steps is not None and settings.spread_noise is not None and self.spread is None:
+            said.append("a stop lost the histogram of residuals: intervals are as wide as the declared range")
+        return tuple(said)
 
     def to_json(self) -> dict[str, Any]:
         problem = self.problem
@@ -158,12 +184,15 @@ class RunFacts:
             "delta": problem.delta,
             "effective_temperature": self.effective_temperature,
             "settings": [setting.to_json() for setting in settings.settings],
-            "warnings": list(settings.warnings),
+            "warnings": list(self.warnings),
             "schema": schema.to_json(),
             "seconds": self.seconds,
             "spread": spread,
             "shared_ledger": self.shared_ledger,
             "shared_epsilon": self.shared_epsilon,
+            "public_test": self.public_test,
+            "steps": self.steps,
+            "spread_begun": self.spread_begun,
         }
 
     @classmethod
@@ -180,6 +209,9 @@ class RunFacts:
             facts.get("seconds"),
             facts.get("shared_ledger"),
             facts.get("shared_epsilon"),
+            facts.get("public_test"),
+            facts.get("steps"),
+            facts.get("spread_begun", False),
         )
 
     def finished(self, fitted: Fitted, seconds: float) -> "RunFacts":
@@ -188,7 +220,7 @@ class RunFacts:
             effective_temperature=fitted.effective_temperature,
             spread=fitted.spread,
             seconds=round(seconds, 1),
-            shared_ledger=None if self.shared_ledger is None else Path(self.shared_ledger).name,
+            steps=fitted.steps,
         )
 
 
@@ -210,4 +242,5 @@ def read_posterior(path: str | Path) -> Posterior:
     folder = RunFolder(Path(path))
     if not folder.is_finished:
         raise InputError(f"{path} holds no finished run; go on with tacit train --resume --out {path}")
+    check_if_finished(folder.path)
     return load_posterior(folder.posterior)

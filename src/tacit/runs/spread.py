@@ -6,6 +6,7 @@ then counted in fixed bins, half an octave each. A record lies in one bin: sensi
 Fitting a normal distribution, or a mixture of two where the counts clearly ask for it, is post-processing.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,15 +37,32 @@ class Spread:
         return ScaleMixture(self.stddevs, self.weights)
 
 
-def release_spread(
-    residuals: Floats, users: NDArray[np.int64] | None, plan: TrainingPlan, noise: float, randomness: Randomness
-) -> Spread:
-    """Charge the histogram to the run's ledger, then count, add noise and fit."""
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How far a run came with its histogram: what it released, or that it began to and may have been cut off.
+
+    ``begin`` notes durably that it begins. Counts that a crash took away may have been seen before, so that they are
+    paid for again; without the note nobody could tell.
+    """
+
+    spread: Spread | None = None
+    begun: bool = False
+    begin: Callable[[], None] = lambda: None
+
+
+def charge_spread(plan: TrainingPlan, noise: float, randomness: Randomness) -> None:
+    """Charge another histogram to the ledger of a run that was trained; the first is charged before its steps."""
     charges = [Charge(spread_event(noise), 1)]
-    with LedgerFile(plan.ledger, plan.header(randomness), create=False) as ledger:  # the run that was trained has one
+    with LedgerFile(plan.ledger, plan.header(randomness), create=False) as ledger:
         if plan.budget is not None:
             BudgetGate(plan.budget)(ledger.ledger, charges)
         ledger.reserve(charges)
+
+
+def release_spread(
+    residuals: Floats, users: NDArray[np.int64] | None, plan: TrainingPlan, noise: float, randomness: Randomness
+) -> Spread:
+    """Count, add noise and fit. It has been charged."""
     counts = _histogram(np.abs(residuals), users) + noise * randomness.normals(len(EDGES) - 1).numpy()
     units = plan.dataset_size or round(plan.sampling.implied_size)
     return fit_spread(counts, units, noise)

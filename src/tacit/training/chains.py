@@ -100,7 +100,7 @@ class Chains(Generic[State]):
     def posterior(self) -> Posterior:
         if isinstance(self.method, MakesPosterior) and len(self.methods) == 1:
             return self.method.posterior(self.state)
-        draws = [draw for kept in self.kept for draw in kept]
+        draws = [draw for kept in self.kept for draw in kept] or [self.params]  # cut short before any was kept
         return Point(draws[0]) if len(draws) == 1 else Draws.of(draws, chains=len(self.kept))
 
     @property

@@ -49,6 +49,7 @@ class PrivateSum:
         evidence: what private evidence about records to gather beside the ledger.
         example: a public batch on which to check that records stay apart; generated from the schema by default.
         goes_on: whether a run is taken up, whose ledger must be there: it is never made anew.
+        beside: what the run will release apart from its steps; charged with the first block of them.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class PrivateSum:
         evidence: EvidencePlan | None = None,
         individual_filter: IndividualFilter | None = None,
         goes_on: bool = False,
+        beside: Sequence[Charge] = (),
     ) -> None:
         self._plan = plan
+        self._beside = beside
         self._goes_on = goes_on
         self._process = os.getpid()
         self._name = secrets.token_hex(16)  # samples carry it, so that no other engine takes them for its own
@@ -174,8 +177,9 @@ class PrivateSum:
                 self._individual_filter, self._clipped_sum, self.plan, source, self.ledger, self._randomness
             )
         if self.plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
-            self._gate = BudgetGate(self.plan.budget, plan=self._planned(first, self._whole_passes(steps - first)))
-            self._gate(self.ledger, self._planned(first, self._block(steps - first)))
+            whole = self._planned(first, self._whole_passes(steps - first))
+            self._gate = BudgetGate(self.plan.budget, plan=[*whole, *self._due(first)])
+            self._gate(self.ledger, [*self._planned(first, self._block(steps - first)), *self._due(first)])
         ahead = ChargedAhead(self.plan.sampling.steps_per_pass)
         drawn_units = self._draw_charged(units, first, steps - first, ahead)
         rows = (self._rows_here(drawn, source, ids) for drawn in drawn_units)
@@ -357,10 +361,14 @@ class PrivateSum:
 
     def _declare(self, first: int, steps: int) -> None:
         if first == 0:
-            self.ledger_file.plan(steps)
+            self.ledger_file.plan(steps + sum(charge.steps for charge in self._beside))
         else:
             self.ledger_file.resume(first, paid_again=self.ledger.steps - self._charged_before - first)
-        self._charged_before = self.ledger.steps - first
+        self._charged_before = self.ledger.steps - first + sum(charge.steps for charge in self._due(first))
+
+    def _due(self, step: int) -> Sequence[Charge]:
+        """What is charged beside the block that begins at this step."""
+        return self._beside if step == 0 else ()
 
     def _build_mechanism(self) -> GaussianSumMechanism:
         if not self._params:
@@ -394,8 +402,10 @@ class PrivateSum:
         mechanisms = [self._mechanism_at(step + ahead) for ahead in range(count)]
         charges = self._charges(mechanisms)
         if self._gate is not None:
-            self._gate(self.ledger, charges)
+            self._gate(self.ledger, [*charges, *self._due(step)])
         number = self.ledger_file.reserve(charges)
+        if self._due(step):
+            self.ledger_file.reserve(self._due(step))
         self._charged.update({step + ahead: mechanism for ahead, mechanism in enumerate(mechanisms)})
         return number, count
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tacit.errors import InputError, StorageError, check_count
 from tacit.inference import FollowsPlannedNoise, InferenceMethod, Tempered
-from tacit.ledger import Ledger
+from tacit.ledger import Charge, Ledger
 from tacit.ledger.storage import is_there
 from tacit.losses import Batch
 from tacit.mechanisms import AdaptiveClip
@@ -73,6 +73,7 @@ def train(
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 100,
     resume: bool = False,
+    beside: Sequence[Charge] = (),
 ) -> Run:
     """Train privately; the cost is in the ledger before the data of a step is read.
 
@@ -93,13 +94,15 @@ def train(
         checkpoint_every: the steps between checkpoints. A crash loses the steps since the last one, which are paid for
             again.
         resume: go on from the checkpoint if there is one. The ledger must be the one that it was made with.
+        beside: what else the run will release, apart from its steps. It is charged with the first block of them, so
+            that what a crash costs can only be taken from later steps.
     """
     source = dataset if isinstance(dataset, DataSource) else DataSource(dataset)
     several = Chains(method, plan.steps, Keeping(keep_last, keep_every, keep), chains, starts)
     check_count("checkpoint_every", checkpoint_every)
     found = _found_checkpoint(checkpoint, resume, several, plan)
     goes_on = found is not None
-    with closing(_engine(several, plan, randomness, example, evidence, individual_filter, goes_on)) as engine:
+    with closing(_engine(several, plan, randomness, example, evidence, individual_filter, goes_on, beside)) as engine:
         _tell_noise(several, engine)
         if found is not None:
             engine.go_on(found)
@@ -160,6 +163,7 @@ def _engine(
     evidence: EvidencePlan | None,
     individual_filter: IndividualFilter | None,
     goes_on: bool,
+    beside: Sequence[Charge],
 ) -> PrivateSum:
     denominator = plan.sampling.denominator
 
@@ -180,6 +184,7 @@ def _engine(
         evidence=evidence,
         individual_filter=individual_filter,
         goes_on=goes_on,
+        beside=beside,
     )
 
 

@@ -1,4 +1,6 @@
-"""What a run made, by hash: ``artefacts.json`` is written when the artefacts are, and holds for these bytes only.
+"""What a run made, by hash: ``artefacts.json`` is written last, and holds for these bytes only.
+
+It is the one mark of a finished run: whatever stops a run before it is there, the run can be taken up and completed.
 
 The hashes stand beside the ledger and never in it: the ledger must be the same on neighbouring data (rule 3).
 """
@@ -11,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError, LedgerError, RefusedError
-from tacit.ledger import Head, verify_ledger
-from tacit.ledger.chain import canonical
+from tacit.ledger.chain import Head, canonical
+from tacit.ledger.file import verify_ledger
 from tacit.ledger.storage import read_bytes, replace_file
 
 MANIFEST = "artefacts.json"
@@ -65,6 +67,14 @@ def read_artefacts(run: Path, manifest: Manifest) -> dict[str, bytes]:
         if file_hash(contents[name]) != expected:
             raise RefusedError(f"{name} is not what the run wrote: its hash differs from {MANIFEST}")
     return contents
+
+
+def check_if_finished(run: Path) -> None:
+    """Refuse a finished run whose files or ledger are not those that it wrote. What is not finished has no manifest."""
+    if (run / MANIFEST).exists():
+        manifest = read_manifest(run)
+        read_artefacts(run, manifest)
+        verify_ledger(run, since=manifest.head)
 
 
 def head_of(facts: Mapping[str, Any]) -> Head:
