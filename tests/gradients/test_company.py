@@ -24,7 +24,21 @@ class Recurrent(nn.Module):
         return self.cells(x)[0][:, -1]
 
 
+class Then(nn.Module):
+    """A function of a layer's outputs and of a parameter."""
+
+    def __init__(self, outputs, function):
+        super().__init__()
+        self.layer, self.function = nn.Linear(7, outputs), function
+        self.power = nn.Parameter(torch.rand(outputs) + 0.5)
+
+    def forward(self, x):
+        return self.function(self.layer(x), self.power)
+
+
 MODELS = {
+    "special functions": (lambda: Then(3, lambda z, p: torch.special.expit(z) + torch.special.exp2(z)), (7,)),
+    "powers of a parameter": (lambda: Then(11, lambda z, p: z.abs().add(0.1) ** p), (7,)),
     "odd widths": (lambda: nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 3)), (6,)),
     "one output": (lambda: nn.Linear(33, 1), (33,)),
     "one probability": (lambda: nn.Sequential(nn.Linear(7, 1), nn.Sigmoid()), (7,)),

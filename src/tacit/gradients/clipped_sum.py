@@ -370,7 +370,7 @@ class Computing:
         places = places if alone else self.learned.fill(places)
         rows, chance = take_records(batch, torch.from_numpy(places)), chance.take(places)
         seed_everything(int(chance.seeds[0]) if alone else int.from_bytes(chance.key[:8], "little"))
-        run = Isolated(self.leaves, self._guarded, len(places), len(places), chance)
+        run = Isolated(self.leaves, self._guarded, len(places), len(places), chance, any_rows=True)
         try:
             with torch.no_grad(), as_written():
                 if not alone:

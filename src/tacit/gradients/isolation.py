@@ -161,6 +161,7 @@ class Isolated(Watched, DrawsOfRows):
         chance: of each row.
         private: tensors that hold the records of this step; code inside must not come by them in another way.
         fresh: tensors made inside (``torch.zeros``) get a copy a row, for code that writes data into them.
+        any_rows: the last bits may depend on the number of rows, because it is always the same.
     """
 
     def __init__(
@@ -173,8 +174,10 @@ class Isolated(Watched, DrawsOfRows):
         *,
         private: Iterable[Tensor] = (),
         fresh: bool = False,
+        any_rows: bool = False,
     ) -> None:
         super().__init__(guarded)
+        self._any_rows = any_rows
         self._private = {tensor.untyped_storage().data_ptr() for tensor in private}
         self.rows, self.records, self.chance, self.fresh = rows, records, chance, fresh
         self.names = {id(tensor): name for name, tensor in leaves.items()}
@@ -200,7 +203,7 @@ class Isolated(Watched, DrawsOfRows):
                 result = function(rows)
             if self.stop is not None:
                 raise self.stop
-            if self.rows % self.multiple:
+            if self.rows % self.multiple and not self._any_rows:
                 raise RowsError(self.multiple)
             return map_tensors(self._returned, result) if not isinstance(result, Tensor) else self._returned(result)
         except Exception:
@@ -329,10 +332,17 @@ class Isolated(Watched, DrawsOfRows):
         output = super().watched(func, args, kwargs)
         if self.fresh and not of_rows and isinstance(output, Tensor) and not isinstance(output, torch.nn.Parameter):
             return self.wrap(self.rows_first(output).clone()) if _makes_new(func) else output
-        if of_rows and getattr(func, "__name__", "").strip("_") in _BY_OTHER_CODE:
-            for tensor in _tensors(output):
-                self.computes(tensor.numel())
+        if of_rows:
+            self._note_code(func, kwargs, output)
         return self._born(output) if of_rows else output
+
+    def _note_code(self, func: Any, kwargs: Mapping[str, Any], output: Any) -> None:
+        if getattr(func, "__name__", "").strip("_") in _SAME_BY_ANY_CODE and "alpha" not in kwargs:
+            return
+        for tensor in _tensors(output):
+            physical = functorch.get_unwrapped(tensor) if functorch.is_batchedtensor(tensor) else tensor
+            if tensor.is_floating_point() and tensor.numel() and not physical._is_view():
+                self.computes(tensor.numel())
 
     def _call_with_parameters(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], trained: list[Tensor], of_rows: bool
@@ -345,7 +355,9 @@ class Isolated(Watched, DrawsOfRows):
         if of_rows:
             swapped = {key: strangers.get(key, tensor) for key, tensor in known.items()}
             swapped = {key: self.copied(t) if t.requires_grad else t for key, t in swapped.items()}
-            return self._born(super().watched(func, *_swap((args, kwargs), swapped)))
+            result = super().watched(func, *_swap((args, kwargs), swapped))
+            self._note_code(func, kwargs, result)
+            return self._born(result)
         output = super().watched(func, *_swap((args, kwargs), strangers))
         for tensor in _tensors(output):
             if tensor.requires_grad:
@@ -438,16 +450,21 @@ _REFUSED: dict[Any, str] = {
     _T.share_memory_: "the losses share a tensor's memory with other processes",
 }
 _BY_RECORD = frozenset({torch.autograd.grad, _T.register_hook, _T.requires_grad_, _T.retain_grad})
-# Functions that PyTorch computes for whole vectors by one formula, and for the rest by another that rounds differently.
-_BY_OTHER_CODE = frozenset(
-    {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "atan2"}
-    | {"sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "logit", "erf", "erfc", "erfinv", "gelu", "silu"}
-    | {"mish", "softplus", "elu", "selu", "celu", "logsigmoid", "tanhshrink", "softsign", "hardswish", "glu", "pow"}
-    | {"rpow", "rsqrt", "lgamma", "digamma", "polygamma", "xlogy", "xlog1py", "logaddexp", "logaddexp2", "logsumexp"}
-    | {"addcmul", "addcdiv", "lerp", "hypot", "sinc", "i0", "ndtri", "log_ndtr", "softmin", "cumsum", "cumprod"}
-    | {"binary_cross_entropy", "binary_cross_entropy_with_logits", "poisson_nll_loss", "gaussian_nll_loss", "kl_div"}
-    | {"huber_loss", "smooth_l1_loss", "soft_margin_loss", "cosine_similarity", "norm", "renorm", "std", "var"}
-)
+# Functions whose result for a row is the same by any code: one rounding an entry, moved entries, or each row by itself.
+# All others may have one formula for whole vectors and another, which rounds differently, for the rest.
+_SAME_BY_ANY_CODE = frozenset({
+    "abs", "absolute", "add", "amax", "amin", "baddbmm", "bfloat16", "bmm", "cat", "ceil", "clamp", "clamp_max",
+    "clamp_min", "clip", "clone", "concat", "contiguous", "copy", "detach", "div", "divide", "dot", "double",
+    "einsum", "empty_like", "fill", "flatten", "flip", "float", "floor", "full_like", "gather", "getitem",
+    "group_norm", "half", "hstack", "iadd", "imul", "index_put", "index_select", "isub", "itruediv", "kthvalue",
+    "layer_norm", "leaky_relu", "log_softmax", "masked_fill", "masked_scatter", "matmul", "max", "maximum", "mean",
+    "median", "min", "minimum", "mm", "mul", "multiply", "mv", "nansum", "neg", "negative", "new_full", "new_ones",
+    "new_tensor", "new_zeros", "one_hot", "ones_like", "pad", "pos", "radd", "relu", "relu6", "repeat",
+    "repeat_interleave", "reshape", "rmatmul", "rmul", "roll", "round", "rsub", "rtruediv",
+    "scaled_dot_product_attention", "scatter", "setitem", "sign", "softmax", "sort", "sqrt", "square", "stack",
+    "sub", "subtract", "sum", "take", "take_along_dim", "threshold", "tile", "to", "topk", "tril", "triu",
+    "truediv", "trunc", "type", "type_as", "vstack", "where", "zero", "zeros_like",
+})  # fmt: skip
 _HARMLESS = frozenset(
     {
         *(getattr(_T, name).__get__ for name in ("shape", "dtype", "device", "ndim", "layout", "is_cuda", "is_leaf")),
