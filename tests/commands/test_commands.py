@@ -174,7 +174,7 @@ def test_the_demo_reaches_what_it_promises(tacit, tmp_path):
     code, out, _ = tacit("demo", "--out", tmp_path / "demo", "--json")
     result = json.loads(out)
     assert code == 0
-    assert result["accuracy"] > 0.925  # about 0.945; one run in a thousand falls below
+    assert result["accuracy"] > 0.905  # 0.932 with a standard deviation of 0.005 over runs; always-benign gives 0.63
     assert result["accuracy"] < result["accuracy_non_private"]
     assert {row["accountant"]: row for row in result["guarantees"]}["pld"]["epsilon"] <= 1
     assert len(result["predictions"]) == 3
