@@ -69,6 +69,12 @@ def float32_sum_of_256_crosses_a_power_of_two():
 
 
 @attack("A10", row="F6")
+def stretches_in_float32_cross_a_power_of_two():
+    """Samples so small that several records are added up in float32, among them the largest of that kind."""
+    return worst_of(_crossings(records) for records in (8, 64, 512, 800, 2000))
+
+
+@attack("A10", row="F6")
 def float32_sum_of_4096_crosses_a_power_of_two():
     """physical_batch=4096."""
     return _crossings(4096)

@@ -44,7 +44,11 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
     "max pooling ignores NaN": (pooling.KERNEL, "max_pool.c", "(x > most) | (x != x)", "(x > most)"),
     "a product's last position is dropped": (
-        products.KERNEL, "outer_sum.c", "tile_of_floats(x, g, run->length,", "tile_of_floats(x, g, run->length - 1,"),
+        products.KERNEL, "outer_sum.c", "tile_of_floats(x, g, stretch->length,",
+        "tile_of_floats(x, g, stretch->length - 1,"),
+    "records share a longer stretch than was allowed": (
+        products.KERNEL, "outer_sum.c", "at < depth; at += several) stretches[found++] = (Stretch){least(several,",
+        "at < depth; at += 4 * several) stretches[found++] = (Stretch){least(4 * several,"),
     "a product's last line is dropped": (
         products.KERNEL, "outer_sum.c", "tile_of_doubles(x, g, p->depth,", "tile_of_doubles(x, g, p->depth - 1,"),
     "products summed across records in float": (

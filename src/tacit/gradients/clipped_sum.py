@@ -23,7 +23,7 @@ from tacit.gradients.isolation import (
     as_written,
     no_reentrant_checkpoints,
 )
-from tacit.gradients.record_gradients import Dense
+from tacit.gradients.record_gradients import Dense, records_a_stretch
 from tacit.gradients.state_guard import StateGuard
 from tacit.losses import Batch, Losses, ModelLosses, check_one_loss_per_record
 from tacit.mechanisms import GaussianSumMechanism, Vectors
@@ -72,6 +72,7 @@ def clipped_sum(
     strategy: Strategy = "auto",
     isolation: Isolation = "records",
     guard: StateGuard | None = None,
+    sample: int | None = None,
 ) -> ClippedSum:
     """Clip each record (or unit, given ``sizes`` of rows) and add up.
 
@@ -85,12 +86,14 @@ def clipped_sum(
             one after the other. The result is the same.
         isolation: "trusted" calls the losses with whole chunks and takes their word that loss i is of record i alone.
         guard: of these losses, which is quicker when it is used again.
+        sample: how many units the whole sample has, if it is more than these.
     """
     groups = as_groups(batch)
     rows = sum(len(group.places) for group in groups)
     chance = Randomness().record_chance(np.arange(rows)) if chance is None else chance
     units = len(chance) if sizes is None else len(sizes)  # of which some may have no record: it could not be made
     summing = _Summing(losses, params, mechanism, units, "record" if mechanism.numerics == "strict" else strategy)
+    summing.several = records_a_stretch(max(units, sample or 0))
     add = summing.add_trusted if isolation == "trusted" else summing.add
     with guard or guard_of(losses), no_reentrant_checkpoints(), global_chance(summing.device):
         for part in _parts(groups, sizes, views):
@@ -167,6 +170,7 @@ class _Summing:
         self.mechanism, self.strategy = mechanism, strategy
         self.computing = Computing(losses, params)
         self.device = next(iter(params.values())).device
+        self.several = 1  # records that may be added up in float32
         self.sums: Vectors = {}  # of what was used; all else is zero
         self.squared_norms = torch.zeros(units, len(mechanism.shapes), dtype=torch.float64)
         self.faults: list[Exception] = []
@@ -211,10 +215,8 @@ class _Summing:
         if self._calls == 2:
             self._watch(part, chance, alone=False)
         rows = _rows_of(whole, part.each)
-        as_it_is = np.array_equal(whole, np.arange(len(part.units)))  # a later part may be as long, filled up
-        batch = part.batches[0] if as_it_is else take_records(part.batches[0], torch.from_numpy(rows))
         seeds = chance.take(part.rows[rows]).spread(part.views)
-        gradients = self.computing.together(batch, len(rows), len(whole), seeds)
+        gradients = self.computing.together(part.batches[0], rows, len(whole), seeds)
         self._add(gradients, part.units[some], len(whole))
 
     def _add_alone(self, part: _Part, chance: RecordChance, places: Places) -> None:
@@ -249,7 +251,7 @@ class _Summing:
             else:
                 for column, name in enumerate(self.mechanism.shapes):
                     if name in gradients:
-                        self._add_to(name, gradients[name].weighted_sum(factors[:, column].contiguous()))
+                        self._add_to(name, gradients[name].weighted_sum(factors[:, column].contiguous(), self.several))
                 for name, count in self.mechanism.counts(squares).items():
                     self._add_to(name, count)
             self.squared_norms[torch.from_numpy(units)] = squares.cpu()
@@ -341,7 +343,8 @@ class Computing:
         if model is not None:
             _refuse_backward_hooks(model)
 
-    def together(self, batch: Batch, rows: int, records: int, chance: RecordChance) -> Gradients:
+    def together(self, batch: Batch, rows: Places, records: int, chance: RecordChance) -> Gradients:
+        """The gradients of some rows of a batch, ``len(rows) / records`` in a row for each record."""
         fresh = self.learned.fresh
         shared = int.from_bytes(chance.key[:8], "little")
         try:
@@ -354,15 +357,15 @@ class Computing:
         return found
 
     def _forward(
-        self, batch: Batch, rows: int, records: int, chance: RecordChance, shared: int, fresh: bool
+        self, batch: Batch, rows: Places, records: int, chance: RecordChance, shared: int, fresh: bool
     ) -> Gradients:
         seed_everything(shared)  # what Python and numpy draw is one value for all records of a step
-        copy = map_tensors(torch.clone, batch)  # losses may write into their batch, and may have to run again
+        copy = take_records(batch, torch.from_numpy(rows))  # losses may write into it, and may have to run again
         private = [*tensors_of(copy), *tensors_of(batch)]
-        run = Isolated(self.leaves, self._guarded, rows, records, chance, private=private, fresh=fresh)
+        run = Isolated(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
         found = gradients_of(run, self._call, copy, self.leaves)
         held = sum(part.rows.nbytes for part in found.values() if isinstance(part, Dense))
-        self.row_bytes = max(self.row_bytes, (2 * run.bytes + held) // rows)  # activations and their gradients
+        self.row_bytes = max(self.row_bytes, (2 * run.bytes + held) // len(rows))  # activations and their gradients
         return found
 
     def losses_of(self, batch: Batch, chance: RecordChance, places: Places, *, alone: bool) -> object:

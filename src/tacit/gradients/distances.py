@@ -47,9 +47,7 @@ def _gradients(losses: Losses, params: Mapping[str, Tensor], batch: Batch, rows:
     found = torch.zeros(len(rows), sum(value.numel() for value in params.values()), dtype=torch.float64)
 
     def together(places: Places, filled: Places) -> None:
-        gradients = computing.together(
-            take_records(some, torch.from_numpy(filled)), len(filled), len(filled), chance.take(filled)
-        )
+        gradients = computing.together(some, filled, len(filled), chance.take(filled))
         for place, index in enumerate(places):
             found[index] = _joined({name: g.materialise(place, place + 1)[0] for name, g in gradients.items()}, params)
 

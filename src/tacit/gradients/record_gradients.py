@@ -4,7 +4,8 @@ Two things hold in the worst case, whatever a record is made of (docs/maths.md, 
 
 - What a record adds to the sum is no longer than its measured norm, up to ``ROUNDING``: where the numbers that are
   added up are not the very numbers that were measured, the norm is raised by what float32 may have done in between.
-- Sums over records are formed in float64, where one record cannot change the rounding of the others by more than 1e-9.
+- Sums over records are formed in float64, where one record cannot change the rounding of the others by more than 1e-9,
+  or, in samples of few records, partly in float32, where it cannot by more than ``STRETCHES``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,8 @@ from tacit.kernels import row_squares as row_squares_by_kernel
 from tacit.kernels import weighted_rows as weighted_rows_by_kernel
 
 ROUNDING = 4e-4  # of its norm: what rounding may add to a record; part of the slack that is charged
+STRETCHES = 2.0**-11  # of the clip norm: what one record may change in the rounding of the others; part of it as well
+_LEAST = 8  # shorter stretches take as long as float64
 _RUN = 1024
 _BLOCK = 1 << 22  # entries of per-record gradients that are held at once where they need not be kept
 
@@ -28,11 +31,25 @@ class RecordGradients(Protocol):
     def squared_norms(self) -> Tensor:
         """[records], float64."""
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        """Sum of factor * gradient over records, in float64; a record whose factor is 0 does not enter at all."""
+    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
+        """Sum of factor * gradient over records, in float64; a record whose factor is 0 does not enter at all.
+
+        ``several``: so many records may be added up in float32 before they are added to the others in float64, by a
+        form whose shares cannot be longer than was measured.
+        """
 
     def materialise(self, start: int, stop: int) -> Tensor:
         """The gradients [stop - start, *shape] of some records."""
+
+
+def records_a_stretch(sample: int) -> int:
+    """How many records of a sample may be added up in float32, one after the other.
+
+    m shares of norm C at most are off by u C m (m + 2) / 2 then, u = 2^-24, the n / m stretches of a sample by u C n
+    (m + 2) / 2; with one record more every stretch may hold others, and be off in the other direction.
+    """
+    found = int(STRETCHES * 2.0**24 / max(1, sample)) - 2
+    return found if found >= _LEAST else 1
 
 
 def row_squares(rows: Tensor) -> Tensor:
@@ -107,7 +124,7 @@ class Dense:
     def squared_norms(self) -> Tensor:
         return row_squares(self.rows)
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
+    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
         return weighted_rows(self.rows, factors)
 
     def materialise(self, start: int, stop: int) -> Tensor:
@@ -149,7 +166,7 @@ class Together:
         bound = torch.stack([part.squared_norms().sqrt() for part in self.parts]).sum(0)
         return raised(squares_by_block(self, self.records, self.size), bound, len(self.parts), self.dtype)
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
+    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
         total = self.parts[0].weighted_sum(factors)
         for part in self.parts[1:]:
             total = total + part.weighted_sum(factors)
@@ -184,8 +201,8 @@ class Turned:
     def squared_norms(self) -> Tensor:
         return self.through.squared_norms()
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        return self.through.weighted_sum(factors).permute(self.order)
+    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
+        return self.through.weighted_sum(factors, several).permute(self.order)
 
     def materialise(self, start: int, stop: int) -> Tensor:
         return self.through.materialise(start, stop).permute(0, *(dim + 1 for dim in self.order))
@@ -211,7 +228,7 @@ class PulledBack:
     def squared_norms(self) -> Tensor:
         return squares_by_block(self, self.records, self._size)
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
+    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
         return sum_by_block(self, factors, self._size)
 
     def materialise(self, start: int, stop: int) -> Tensor:

@@ -19,7 +19,7 @@ import sysconfig
 import threading
 import types
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
@@ -45,6 +45,7 @@ _OPAQUE = frozenset({
     "abc", "enum", "re", "pathlib", "io", "_io", "gzip", "zipfile", "tarfile", "sqlite3", "lmdb", "pandas", "polars",
     "pyarrow", "datasets", "h5py", "zarr", "PIL",
 })  # fmt: skip
+_CONTAINERS = {dict, OrderedDict, list, set}  # that can be asked whether they are empty without running other code
 _HOLDERS = ("torch.nn", "torch.utils.data")  # whose objects hold a user's
 
 
@@ -331,13 +332,18 @@ class StateGuard:
     def __init__(self, *, on_demand: OnDemand = None, **owners: Any) -> None:
         self._owners, self._on_demand = owners, on_demand
         self._kept: list[_Kept] = []
+        self._full: list[_Kept] = []
+        self._empty: list[Any] = []
 
     def __enter__(self) -> "StateGuard":
-        if self._kept and all(kept.is_as_before() for kept in self._kept):  # as at the step before, which is quicker
-            for kept in self._kept:
+        full = self._unless_empty()
+        if full and all(kept.is_as_before() for kept in full):  # as at the step before, which is quicker
+            for kept in full:
                 kept.fact = _fact(kept.thing)
         else:
             self._kept = _all_kept(self._owners)
+            self._empty = [kept.thing for kept in self._kept if type(kept.thing) in _CONTAINERS and not kept.thing]
+            self._full = [kept for kept in self._kept if type(kept.thing) not in _CONTAINERS or kept.thing]
         self._read_only = [kept.thing for kept in self._kept if _is_large(kept.thing)]
         for array in self._read_only:
             array.flags.writeable = False
@@ -353,13 +359,17 @@ class StateGuard:
                 "numpy or random, which are seeded for every record"
             )
 
+    def _unless_empty(self) -> list[_Kept]:
+        """All that is kept, but for the containers that were empty if they still are: most are, three for a module."""
+        return self._kept if any(self._empty) else self._full
+
     def put_back(self) -> list[str]:
         """Undo what changed; its names, the shortest first."""
         for array in self._read_only:
             array.flags.writeable = True
-        found = [change for kept in self._kept for change in kept.changes(self._on_demand)]
+        found = [change for kept in self._unless_empty() for change in kept.changes(self._on_demand)]
         if found:
-            self._kept = []
+            self._kept = self._full = []
         for setting, (before, restore) in self._settings.items():
             if _settings()[setting][0] != before:
                 restore(before)

@@ -2,7 +2,9 @@
 
    Sums across records are in double precision, so that no record changes the rounding of the others by more than 2^-53.
    Records of few positions are summed in double precision altogether: a product of two floats is exact there. Records of
-   many add up their own positions in single precision, in runs that start anew, and each run goes into the double sum.
+   many add up their own positions in single precision, in stretches that start anew, and each stretch goes into the
+   double sum. The caller may allow stretches of several records of one position, in a sample so small that this rounding
+   cannot exceed the slack; it takes half the time.
 
    Both are products of matrices: a tile of OUTS by VECTORS vectors stays in registers while DEPTH lines (a line is one
    position of one record) go by, from copies ("panels") that lie in memory in the order in which they are read. A tile
@@ -42,9 +44,16 @@ typedef struct {
     double factor;
 } Run;
 
+typedef struct { /* lines that are added up in single precision, and what their sum counts for */
+    long length;
+    double factor;
+} Stretch;
+
 typedef struct { /* the lines that are added in one go, and the part of the result that they are added to */
     const Run *runs;
-    long count, depth, before; /* runs, lines, and the room of the parts before in lines */
+    const Stretch *stretches;
+    long count, parts, depth, before; /* runs, stretches, lines, and the room of the parts before in lines */
+    int scaled;                       /* factors are in the copies of g, not in the stretches */
     const float *x, *g; /* at the part's first column */
     long in, out;       /* from one line to the next */
     long ins, outs;
@@ -60,12 +69,12 @@ typedef struct { /* the lines that are added in one go, and the part of the resu
                      TYPE *restrict to) {                                                                          \
         for (long r = 0; r < p->count; r++) {                                                                      \
             const float *line = from + p->runs[r].line * stride;                                                   \
-            const TYPE factor = scaled ? (TYPE)p->runs[r].factor : (TYPE)1;                                        \
+            const double factor = scaled ? p->runs[r].factor : 1.0;                                                \
             for (long t = 0; t < p->runs[r].length; t++, line += stride, to += width)                              \
                 if (left >= width)                                                                                 \
-                    for (long c = 0; c < width; c++) to[c] = factor * (TYPE)line[c];                               \
+                    for (long c = 0; c < width; c++) to[c] = (TYPE)(factor * (double)line[c]);                     \
                 else                                                                                               \
-                    for (long c = 0; c < width; c++) to[c] = c < left ? factor * (TYPE)line[c] : (TYPE)0;          \
+                    for (long c = 0; c < width; c++) to[c] = c < left ? (TYPE)(factor * (double)line[c]) : (TYPE)0;\
         }                                                                                                          \
     }
 
@@ -119,12 +128,12 @@ INLINE void add_doubles(const Part *p, const double *x, const double *g, double 
 INLINE void add_floats(const Part *p, const float *x, const float *g, double *to, long columns, long rows,
                        const int outs) {
     Floats sum[OUTS][VECTORS];
-    for (long r = 0; r < p->count; r++) {
-        const Run *run = p->runs + r;
-        tile_of_floats(x, g, run->length, sum, outs);
-        x += run->length * FLOATS, g += run->length * OUTS;
+    for (long s = 0; s < p->parts; s++) {
+        const Stretch *stretch = p->stretches + s;
+        tile_of_floats(x, g, stretch->length, sum, outs);
+        x += stretch->length * FLOATS, g += stretch->length * OUTS;
         for (long o = 0; o < rows; o++)
-            add_row_of_floats((const float *)sum[o], run->factor, to + o * p->in, columns, p->first && r == 0);
+            add_row_of_floats((const float *)sum[o], stretch->factor, to + o * p->in, columns, p->first && s == 0);
     }
 }
 
@@ -146,7 +155,7 @@ BY_OUTS(tile_by_floats, add_floats, float)
 /* ---- several parts: all threads copy, then all threads compute; they wait for each other once ---- */
 
 /* The parts are for the same outputs and inputs. `room` holds the panels of x of the first part, those of g, and so on. */
-#define ADD_PARTS(NAME, TYPE, WIDTH, COPY_LINES, ADD_TILE, SCALED)                                                 \
+#define ADD_PARTS(NAME, TYPE, WIDTH, COPY_LINES, ADD_TILE)                                                 \
     static void NAME(const Part *parts, long count, TYPE *room, int threads) {                                     \
         const long x_panels = (parts->ins + WIDTH - 1) / WIDTH, g_panels = (parts->outs + OUTS - 1) / OUTS;        \
         const long blocks = (g_panels + BLOCK - 1) / BLOCK, chunks = (x_panels + CHUNK - 1) / CHUNK;               \
@@ -160,7 +169,7 @@ BY_OUTS(tile_by_floats, add_floats, float)
                     TYPE *x = room + p->before * line, *g = x + x_panels * WIDTH * p->depth;                       \
                     long j = k * WIDTH, i = (k - x_panels) * OUTS;                                                 \
                     if (k < x_panels) COPY_LINES(p, p->x + j, p->in, p->ins - j, WIDTH, 0, x + j * p->depth);      \
-                    else COPY_LINES(p, p->g + i, p->out, p->outs - i, OUTS, SCALED, g + i * p->depth);             \
+                    else COPY_LINES(p, p->g + i, p->out, p->outs - i, OUTS, p->scaled, g + i * p->depth);          \
                 }                                                                                                  \
             _Pragma("omp for schedule(dynamic) collapse(2) nowait")                                                \
             for (long block = 0; block < blocks; block++)                                                          \
@@ -176,8 +185,8 @@ BY_OUTS(tile_by_floats, add_floats, float)
         }                                                                                                          \
     }
 
-ADD_PARTS(add_by_doubles, double, DOUBLES, copy_doubles, tile_by_doubles, 1)
-ADD_PARTS(add_by_floats, float, FLOATS, copy_floats, tile_by_floats, 0)
+ADD_PARTS(add_by_doubles, double, DOUBLES, copy_doubles, tile_by_doubles)
+ADD_PARTS(add_by_floats, float, FLOATS, copy_floats, tile_by_floats)
 
 /* ---- which lines ---- */
 
@@ -198,43 +207,63 @@ static long next_runs(const double *factors, long records, long positions, long 
     return count;
 }
 
+/* What is added up in single precision: the lines of several records, or each run by itself. */
+static long stretches_of(const Run *runs, long count, long depth, long several, Stretch *stretches) {
+    long found = 0;
+    if (several > 1)
+        for (long at = 0; at < depth; at += several) stretches[found++] = (Stretch){least(several, depth - at), 1.0};
+    else
+        for (; found < count; found++) stretches[found] = (Stretch){runs[found].length, runs[found].factor};
+    return found;
+}
+
 typedef struct {
     Part parts[PARTS];
     Run runs[PARTS][DEPTH];
+    Stretch stretches[PARTS][DEPTH];
 } Plan;
 
 /* The parts that the copies have room for; returns how many. */
-static long next_parts(const double *factors, long records, long positions, long *at, long most, Plan *plan) {
+static long next_parts(const double *factors, long records, long positions, long several, long *at, long most,
+                       Plan *plan) {
     long count = 0;
     for (long before = 0; count < most; count++) {
         Part *p = plan->parts + count;
         p->runs = plan->runs[count], p->before = before;
         p->count = next_runs(factors, records, positions, at, plan->runs[count], &p->depth);
         if (p->count == 0) break;
+        p->stretches = plan->stretches[count];
+        p->parts = stretches_of(p->runs, p->count, p->depth, several, plan->stretches[count]);
+        p->scaled = positions <= FEW_POSITIONS;
         before += (p->depth + 15) / 16 * 16; /* so that every part starts a cache line */
     }
     return count;
 }
 
-/* to [out, in]; 0, or 1 where memory is short */
+/* to [out, in]; 0, or 1 where memory is short. `several`: records of one position that share a stretch, or 1. */
 int tacit_outer_sum(const float *x, const float *g, const double *factors, long records, long positions, long in,
-                    long out, double *to, int threads) {
-    const long size = positions <= FEW_POSITIONS ? sizeof(double) : sizeof(float);
+                    long out, long several, double *to, int threads) {
+    if (positions > 1) several = 1;
+    const int doubles = positions <= FEW_POSITIONS && several <= 1;
+    const long size = doubles ? sizeof(double) : sizeof(float);
     const long line = size * (least(in, MOST) + FLOATS + least(out, MOST) + OUTS), fit = ROOM / (DEPTH * line);
     const long most = fit < 1 ? 1 : least(fit, PARTS), lines = least(most * DEPTH, records * positions + 16 * most);
     void *room = aligned_alloc(64, (size_t)(line * lines / 64 + 1) * 64);
     Plan *plan = malloc(sizeof *plan);
     long count, first = 1;
-    for (long at = 0; room && plan && (count = next_parts(factors, records, positions, &at, most, plan)); first = 0)
+    for (long at = 0; room && plan; first = 0) {
+        count = next_parts(factors, records, positions, several, &at, most, plan);
+        if (count == 0) break;
         for (long i = 0; i < out; i += MOST)
             for (long j = 0; j < in; j += MOST) {
                 for (Part *p = plan->parts; p < plan->parts + count; p++) {
                     p->x = x + j, p->g = g + i, p->to = to + i * in + j, p->in = in, p->out = out;
                     p->ins = least(MOST, in - j), p->outs = least(MOST, out - i), p->first = first && p == plan->parts;
                 }
-                if (positions <= FEW_POSITIONS) add_by_doubles(plan->parts, count, room, threads);
+                if (doubles) add_by_doubles(plan->parts, count, room, threads);
                 else add_by_floats(plan->parts, count, room, threads);
             }
+    }
     if (room && plan && first) memset(to, 0, sizeof(double) * (size_t)(in * out));
     int failed = !room || !plan;
     free(room), free(plan);

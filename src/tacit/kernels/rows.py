@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from tacit.buffers import empty
 from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, close, function, is_plain, numbers, threads_for
 
 _ENOUGH = 1 << 16  # entries for which a second thread pays
@@ -21,7 +22,7 @@ def weighted_rows(rows: Tensor, factors: Tensor) -> Tensor | None:
 
 
 def _sum(call: Call, rows: Tensor, factors: Tensor, threads: int) -> Tensor:
-    total = torch.empty(rows.shape[1], dtype=torch.float64, device="cpu")
+    total = empty(rows.shape[1:], torch.float64, rows.device)
     call(rows.data_ptr(), factors.data_ptr(), *rows.shape, total.data_ptr(), threads)
     return total
 

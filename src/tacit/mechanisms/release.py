@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from tacit.buffers import empty
 from tacit.errors import InputError
 from tacit.ledger import GaussianSumQuery
 from tacit.mechanisms.clipping import CLIPPING_RULES, AdaptiveClip, Clipping, Shapes
@@ -25,9 +26,10 @@ Vectors = dict[str, Tensor]
 _NOTHING = torch.zeros((), dtype=torch.float64)
 UNCLIPPED = "#unclipped"  # no parameter can have this name
 # What floating point may add to a record's share of the sum, relative to its clip norm (failure-modes F6, docs/maths.md
-# section 11): 4e-4 where its share is formed by other products than its norm, 3.1e-5 in the norm itself, and the rest
-# for clip factors and for sums over records, which are formed in float64. It is charged: noise is relative to it.
-SLACK = 5e-4
+# section 11): 4e-4 where its share is formed by other products than its norm, 3.1e-5 in the norm itself, 4.9e-4 where
+# records are added up in float32, and the rest for clip factors and sums in float64. It is charged: noise is relative
+# to it.
+SLACK = 1e-3
 _LOST = 1e-14  # and in absolute terms, where squares of entries below 1e-19 leave float32, for up to 1e9 of them
 _COUNT_BOUND = 0.5  # each record adds +1/2 (not clipped) or -1/2 (clipped): half the sensitivity of a plain count
 
@@ -176,7 +178,7 @@ class GaussianSumMechanism:
             return self._release_strictly(sums, denominator, randomness, like or {})
         stddevs = self.stddev_by_name()
         released = {
-            name: torch.empty(value.shape, dtype=_dtype(name, like or {}), device=value.device)
+            name: empty(value.shape, _dtype(name, like or {}), value.device, released=True)
             for name, value in sums.items()
         }
         randomness.add_noise(

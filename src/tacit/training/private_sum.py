@@ -288,7 +288,8 @@ class PrivateSum:
         return drawn.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
 
     def _sum_of(self, drawn: Drawn, params: Mapping[str, Tensor]) -> ClippedSum:
-        return self._clipped_sum(drawn.groups, params, drawn.mechanism, drawn.chance, drawn.sizes, drawn.views)
+        rest = drawn.sizes, drawn.views, drawn.total
+        return self._clipped_sum(drawn.groups, params, drawn.mechanism, drawn.chance, *rest)
 
     def _clipped_sum(
         self,
@@ -298,6 +299,7 @@ class PrivateSum:
         chance: RecordChance,
         sizes: list[int] | None = None,
         views: int | None = None,
+        total: int | None = None,
     ) -> ClippedSum:
         """The one call of the gradients."""
         return clipped_sum(
@@ -311,6 +313,7 @@ class PrivateSum:
             chance=chance,
             isolation=self.plan.isolation,
             guard=self._guard,
+            sample=total,
         )
 
     def _release_together(self, drawn: Drawn, params: Mapping[str, Tensor]) -> Vectors:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tacit.buffers import empty
 from tacit.gradients.layers.linear import full
 from tacit.gradients.record_gradients import (
     Dense,
@@ -23,7 +24,6 @@ from tacit.gradients.record_gradients import (
     sum_by_block,
     weighted_rows,
 )
-from tacit.gradients.scratch import borrow
 from tacit.kernels import convolution_rows
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _gather_index(geometry: Geometry, shape: tuple[int, ...], places: tuple[int,
     return geometry.patches(numbers, places).flatten()
 
 
-@dataclass(slots=True, weakref_slot=True)
+@dataclass(slots=True)
 class FormedRows:
     """Gradients that the compiled kernel has formed, as [records, out, *kernel, in], and their squared norms."""
 
@@ -92,7 +92,7 @@ class FormedRows:
     def squared_norms(self) -> Tensor:
         return self.squares
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
+    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
         return self._turned(weighted_rows(self.rows, factors)[None])[0].contiguous()
 
     def materialise(self, start: int, stop: int) -> Tensor:
@@ -102,7 +102,7 @@ class FormedRows:
         return rows.view(-1, self.shape[0], *self.shape[2:], self.shape[1]).movedim(-1, 2)
 
 
-@dataclass(slots=True, weakref_slot=True)
+@dataclass(slots=True)
 class PatchProducts:
     """Gradients sum_l g[:, l] patch[:, l]^T over the places l of the ``image`` that the kernel visits.
 
@@ -122,7 +122,7 @@ class PatchProducts:
             return row_squares(self._all())
         return squares_by_block(self, self.records, self.shape.numel())
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
+    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
         if self.kept is not None:
             return weighted_rows(self.kept, factors).view(self.shape)
         return sum_by_block(self, factors, self.shape.numel())
@@ -136,8 +136,8 @@ class PatchProducts:
     def _all(self) -> Tensor:
         if self.kept is None:
             size = self.shape.numel()
-            out = borrow(self, self.records * size, self.g.dtype, self.g.device)
-            self.kept = self._fill(out.view(self.records, size), 0, self.records)
+            out = empty((self.records, size), self.g.dtype, self.g.device)
+            self.kept = self._fill(out, 0, self.records)
         return self.kept
 
     def _fill(self, out: Tensor, start: int, stop: int) -> Tensor:
@@ -186,7 +186,7 @@ def _form_at_once(
     if len(g) != records or geometry.groups > 1 or max(geometry.dilation) > 1 or records * shape.numel() > _KEEP:
         return None
     formed = FormedRows(shape)
-    room = borrow(formed, records * shape.numel(), g.dtype, g.device)
+    room = empty((records * shape.numel(),), g.dtype, g.device)
     found = convolution_rows(image, g, shape, geometry.stride, geometry.padding, out=room)
     if found is None:
         return None

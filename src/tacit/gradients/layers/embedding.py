@@ -35,7 +35,7 @@ class TokenRows:
         squares = torch.zeros(records, dtype=torch.float64, device=self.g.device)
         return squares.index_add_(0, keys.div(self.vocabulary, rounding_mode="floor"), row_squares(sums))
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
+    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
         factors, tokens, g = with_a_share(factors, self.tokens, self.g)
         total = torch.zeros(self.vocabulary, self.g.shape[-1], dtype=torch.float64, device=self.g.device)
         return total.index_add_(0, tokens.flatten(), (g * factors[:, None, None]).flatten(0, 1))

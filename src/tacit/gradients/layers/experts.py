@@ -53,7 +53,7 @@ class ExpertProducts:
                 squares.index_add_(0, owners[some], OuterProducts(x, g).squared_norms())
         return squares
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
+    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
         counts = self.held.sum(1).tolist()
         parts = [self.x, self.g, factors[self._owners.repeat_interleave(self.held.flatten())]]
         return torch.stack([_sum(*some) for some in zip(*(torch.split(part, counts) for part in parts), strict=True)])

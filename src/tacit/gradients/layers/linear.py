@@ -38,6 +38,7 @@ class OuterProducts:
     x: Tensor
     g: Tensor
     transposed: bool = False
+    _squares: tuple[Tensor, Tensor] | None = None  # of x and g, record by record
 
     @property
     def _size(self) -> int:
@@ -46,19 +47,27 @@ class OuterProducts:
     def squared_norms(self) -> Tensor:
         records, positions, width = self.x.shape
         squares_x, squares_g = row_squares(self.x), row_squares(self.g)
-        if positions == 1:  # |g x^T| = |g| |x|; the sum is formed of the same numbers, in float64
-            return squares_x.mul_(squares_g)
+        if positions == 1:  # |g x^T| = |g| |x|; the sum is formed of the same numbers
+            self._squares = squares_x, squares_g
+            return squares_x * squares_g
         bound = squares_x.mul_(squares_g).sqrt_()
         by_gram = positions * (width + self.g.shape[2]) < self._size
         squares, roundings = self._by_gram() if by_gram else (squares_by_block(self, records, self._size), 0)
         squares = squares.masked_fill_(bound > torch.finfo(self.x.dtype).max, math.inf)  # products that may overflow
         return raised(squares, bound, positions, self.x.dtype, of_products=roundings)
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        total = outer_sum(self.x, self.g, factors)
+    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
+        total = outer_sum(self.x, self.g, factors, several if self._in_range(factors) else 1)
         if total is None:
             total = self._sum(*with_a_share(factors, self.x, self.g))
         return total.mT if self.transposed else total
+
+    def _in_range(self, factors: Tensor) -> bool:
+        """Whether factor * g can be rounded to float32 without leaving its range, however long x is."""
+        if self._squares is None:
+            return False
+        squares_x, squares_g = self._squares
+        return float(squares_x.max()) < 1e40 and float((factors.square() * squares_g).max()) < 1e60
 
     def materialise(self, start: int, stop: int) -> Tensor:
         x, g = self.x[start:stop], self.g[start:stop]

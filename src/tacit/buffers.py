@@ -1,0 +1,61 @@
+"""Large tensors in memory that is used again: fresh memory costs a page fault every 4 kB, and that at every step.
+
+A buffer is given out again only when no tensor refers to its memory any more, which PyTorch counts: nobody has to give
+it back, and nobody's numbers can change under their hands. Until it is written over it holds what it held, private
+gradients perhaps, as all memory that a process has freed does. Each thread has its own.
+"""
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_SMALL = 1 << 17  # bytes below which the allocator has memory at hand
+_MOST = 1 << 28  # bytes that are kept
+_use_count: Any = torch._C._storage_Use_Count
+_ALONE = 2  # references to memory that only the list below holds: its tensor, and the storage that is asked about
+
+
+class _Buffers(threading.local):
+    """Of this thread, the last one given out at the end; apart, those for numbers that leave the engine."""
+
+    def __init__(self) -> None:
+        self.inner: list[Tensor] = []
+        self.released: list[Tensor] = []
+
+
+_buffers = _Buffers()
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device, *, released: bool = False) -> Tensor:
+    """Like ``torch.empty``. With ``released`` the memory behind the tensor is just as long and never held a record."""
+    entries = math.prod(shape)
+    if entries * dtype.itemsize < _SMALL or device.type != "cpu" or torch.is_inference_mode_enabled():
+        return torch.empty(shape, dtype=dtype, device=device)
+    known, most = (_buffers.released, entries) if released else (_buffers.inner, 2 * entries)
+    for index, buffer in enumerate(known):
+        if buffer.dtype == dtype and entries <= len(buffer) <= most and _is_free(buffer):
+            del known[index]
+            break
+    else:
+        spare = 0 if released else entries // 4  # the next sample may be larger
+        buffer = torch.empty(entries + spare, dtype=dtype, device=device)
+    known.append(buffer)
+    _forget_the_oldest(known)
+    view: Tensor = torch.empty(0, dtype=dtype).set_(buffer.untyped_storage(), 0, shape)  # type: ignore[call-overload]
+    return view
+
+
+def _is_free(buffer: Tensor) -> bool:
+    """Whether nobody refers to its memory, in this process or in another."""
+    return bool(_use_count(buffer.untyped_storage()._cdata) == _ALONE) and not buffer.is_shared()  # type: ignore[no-untyped-call]
+
+
+def _forget_the_oldest(known: list[Tensor]) -> None:
+    """Whoever uses one of them keeps it; otherwise its memory is freed."""
+    held = sum(buffer.nbytes for buffer in known)
+    while held > _MOST and len(known) > 1:
+        held -= known.pop(0).nbytes

@@ -1,0 +1,54 @@
+"""Memory that is used again: only when nobody refers to it, and never a record's for what is released."""
+
+import threading
+
+import torch
+
+from tacit.buffers import empty
+
+CPU, FLOAT = torch.device("cpu"), torch.float32
+LARGE = 1 << 18
+
+
+def test_memory_is_used_again_when_nobody_refers_to_it():
+    first = empty((LARGE,), FLOAT, CPU)
+    address = first.data_ptr()
+    del first
+    assert empty((LARGE,), FLOAT, CPU).data_ptr() == address
+    assert empty((3, LARGE // 4), FLOAT, CPU).data_ptr() == address  # a little shorter
+
+
+def test_memory_stays_with_whoever_refers_to_it():
+    for hold in (lambda t: t, lambda t: t[3:5], lambda t: t.view(2, -1).mT, lambda t: t.numpy(), lambda t: t.detach()):
+        held = hold(empty((LARGE,), FLOAT, CPU).fill_(7.0))
+        others = [empty((LARGE,), FLOAT, CPU).fill_(1.0) for _ in range(3)]
+        assert len({other.data_ptr() for other in others}) == 3
+        assert (held == 7.0).all()
+
+
+def test_shared_memory_is_another_process_s():
+    shared = empty((LARGE,), FLOAT, CPU).share_memory_()
+    address = shared.data_ptr()
+    del shared
+    assert empty((LARGE,), FLOAT, CPU).data_ptr() != address
+
+
+def test_what_is_released_lies_in_memory_that_never_held_a_record():
+    inner = empty((LARGE,), FLOAT, CPU)
+    address = inner.data_ptr()
+    del inner
+    released = empty((LARGE,), FLOAT, CPU, released=True)
+    assert released.data_ptr() != address
+    assert released.untyped_storage().nbytes() == 4 * LARGE
+    assert not released._is_view()
+
+
+def test_each_thread_has_its_own():
+    first = empty((LARGE,), FLOAT, CPU)
+    address = first.data_ptr()
+    del first
+    found = []
+    thread = threading.Thread(target=lambda: found.append(empty((LARGE,), FLOAT, CPU)))
+    thread.start()
+    thread.join()
+    assert found[0].data_ptr() != address
