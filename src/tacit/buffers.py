@@ -7,6 +7,7 @@ gradients perhaps, as all memory that a process has freed does. Each thread has 
 
 import math
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,17 +15,18 @@ import torch
 from torch import Tensor
 
 _SMALL = 1 << 17  # bytes below which the allocator has memory at hand
-_MOST = 1 << 28  # bytes that are kept
+_MOST = {torch.float64: 1 << 25}  # bytes that are kept: sums, which the next forward pass has to live beside ...
+_MOST_OF_OTHERS = 1 << 27  # ... and rows
 _use_count: Any = torch._C._storage_Use_Count
 _ALONE = 2  # references to memory that only the list below holds: its tensor, and the storage that is asked about
 
 
 class _Buffers(threading.local):
-    """Of this thread, the last one given out at the end; apart, those for numbers that leave the engine."""
+    """Of this thread, by type, the last one given out at the end; apart, those for numbers that leave the engine."""
 
     def __init__(self) -> None:
-        self.inner: list[Tensor] = []
-        self.released: list[Tensor] = []
+        self.inner: defaultdict[torch.dtype, list[Tensor]] = defaultdict(list)
+        self.released: defaultdict[torch.dtype, list[Tensor]] = defaultdict(list)
 
 
 _buffers = _Buffers()
@@ -35,9 +37,9 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device, *, rel
     entries = math.prod(shape)
     if entries * dtype.itemsize < _SMALL or device.type != "cpu" or torch.is_inference_mode_enabled():
         return torch.empty(shape, dtype=dtype, device=device)
-    known, most = (_buffers.released, entries) if released else (_buffers.inner, 2 * entries)
+    known, most = (_buffers.released[dtype], entries) if released else (_buffers.inner[dtype], 2 * entries)
     for index, buffer in enumerate(known):
-        if buffer.dtype == dtype and entries <= len(buffer) <= most and _is_free(buffer):
+        if entries <= len(buffer) <= most and _is_free(buffer):
             del known[index]
             break
     else:
@@ -57,5 +59,5 @@ def _is_free(buffer: Tensor) -> bool:
 def _forget_the_oldest(known: list[Tensor]) -> None:
     """Whoever uses one of them keeps it; otherwise its memory is freed."""
     held = sum(buffer.nbytes for buffer in known)
-    while held > _MOST and len(known) > 1:
+    while held > _MOST.get(known[0].dtype, _MOST_OF_OTHERS):
         held -= known.pop(0).nbytes
