@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tacit.gradients import clipped_sum
-from tacit.gradients.batches import map_tensors, tensors_of
 from tacit.gradients.layers import LAYER_RULES
+from tacit.isolation.batches import map_tensors, tensors_of
 from tacit.losses import ModelLosses
 from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
 

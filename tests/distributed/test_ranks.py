@@ -11,7 +11,7 @@ from torch import nn
 import tacit
 import tacit.training.private_sum as engine
 from tacit.distributed import Ranks, current_ranks
-from tacit.gradients import RecordGroup
+from tacit.isolation import RecordGroup
 from tacit.training.samples import Drawn
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tacit.gradients import clipped_sum
-from tacit.gradients.isolation import UncoveredError
+from tacit.isolation.rows import UncoveredError
 from tacit.losses import ModelLosses
 from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
 from tacit.randomness import Randomness

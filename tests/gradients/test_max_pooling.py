@@ -10,8 +10,9 @@ from torch import nn
 from torch.nn import functional
 
 from tacit import kernels
-from tacit.gradients import clipped_sum, max_pooling
-from tacit.gradients.max_pooling import call_faster
+from tacit.gradients import clipped_sum
+from tacit.gradients.layers import whole_rows
+from tacit.gradients.layers.whole_rows import call_faster
 from tacit.kernels import max_pool
 from tacit.losses import ModelLosses
 from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
@@ -24,7 +25,7 @@ VALUES = torch.tensor([0.0, -0.0, 1.0, 1.0, -1.0, nan, -nan, inf, -inf, -inf, -i
 @pytest.fixture(scope="module", autouse=True)
 def _however_small():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(max_pooling, "_ENOUGH", 0)
+        patch.setattr(whole_rows, "_ENOUGH", 0)
         yield
 
 
@@ -137,7 +138,7 @@ def counted(monkeypatch):
         calls.append(found is not None)
         return found
 
-    monkeypatch.setattr(max_pooling, "max_pool", counting)
+    monkeypatch.setattr(whole_rows, "max_pool", counting)
     return calls
 
 
@@ -158,7 +159,7 @@ def test_clipped_sums_are_the_same_with_and_without_the_kernel(monkeypatch):
     found = run(), run()
     assert calls
     assert all(calls)
-    monkeypatch.setattr(max_pooling, "max_pool", lambda *args: None)
+    monkeypatch.setattr(whole_rows, "max_pool", lambda *args: None)
     wanted = run()
     for each in found:
         torch.testing.assert_close(each.squared_norms, wanted.squared_norms)

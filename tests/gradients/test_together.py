@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from tacit.errors import LossesError
 from tacit.gradients import clipped_sum
-from tacit.gradients.isolation import Isolated, UncoveredError
+from tacit.isolation.rows import Isolated, UncoveredError
 from tacit.losses import ModelLosses
 from tacit.mechanisms import (
     AdaptiveClip,

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from tacit.gradients import RecordGroup, before_the_run, isolation, random_calls, record_gradients
-from tacit.gradients.batches import map_tensors, take_records
-from tacit.gradients.state_guard import StateGuard
+from tacit.gradients import before_the_run, forward, record_gradients
+from tacit.isolation import RecordGroup, StateGuard, chance, map_tensors, take_records
 from tacit.mechanisms.release import GaussianSumMechanism
 from tacit.sampling import Microbatches, Users
 from tacit.sampling.units import DrawnRows
@@ -232,7 +231,7 @@ MUTANTS = [
            "audit: engine, records apart", "a branch on the batch: one record moved"),
     Mutant("isolation lets a batch statistic through", "F4", lambda: [
         swap(before_the_run, "_BatchNorm", ()), swap(before_the_run, "_refuse_statistics", lambda *arguments: None),
-        patch.dict(isolation.RULE_OF_FUNCTION, {torch.nn.functional.batch_norm: over_all_rows})],
+        patch.dict(forward.RULE_OF_FUNCTION, {torch.nn.functional.batch_norm: over_all_rows})],
            "audit: engine, records apart", "batch normalisation: one record moved"),
     Mutant("state outlives a call", "F4", lambda: [swap(StateGuard, "put_back", lambda self: []),
            swap(clipped_sum._Summing, "compare_again", lambda self: None)],
@@ -259,7 +258,7 @@ MUTANTS = [
     Mutant("batch normalisation accepted", "F4", lambda: [swap(before_the_run, "_BatchNorm", ()),
            swap(clipped_sum.Isolated, "watched", clipped_sum.Watched.watched)], "test_record_mixing"),
     Mutant("dropout masks from the global seed", "F9", lambda: [
-        swap(random_calls.DrawsOfRows, "kept", public_masks),
+        swap(chance.DrawsOfRows, "kept", public_masks),
         swap(clipped_sum, "seed_everything", lambda seed: None)],
            "audit: engine, chance", "draws of dropout follow the global seed"),
     Mutant("augmentation from the global seed", "F9", lambda: [

@@ -31,8 +31,8 @@ from tacit.audit.normality import Table, normality_trials, scale_of
 from tacit.audit.processes import in_forked_child
 from tacit.audit.replay import ROOM, share_of_charge
 from tacit.errors import InputError, TacitError
-from tacit.gradients.batches import map_tensors
 from tacit.gradients.record_gradients import ROUNDING
+from tacit.isolation.batches import map_tensors
 from tacit.kernels import status
 from tacit.ledger import GaussianSumQuery
 from tacit.losses import Batch, UserLosses

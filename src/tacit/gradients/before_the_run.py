@@ -10,9 +10,8 @@ from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tacit.errors import LossesError, RecordMixingError, TacitError, check_count
-from tacit.gradients.batches import count_records, map_tensors, take_records
 from tacit.gradients.clipped_sum import ClippedSum, Isolation, clipped_sum, guard_of
-from tacit.gradients.isolation import as_written
+from tacit.isolation import as_written, count_records, map_tensors, take_records
 from tacit.losses import Batch, Losses, ModelLosses
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import global_chance, seed_everything

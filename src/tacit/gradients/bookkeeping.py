@@ -1,6 +1,6 @@
 """Clipped gradients at the price of plain ones: one forward, one backward without weight gradients, then the sums.
 
-The forward pass (``isolation``) notes every use of a parameter. The backward pass asks autograd for the gradients of
+The forward pass (``forward``) notes every use of a parameter. The backward pass asks autograd for the gradients of
 the outputs of these uses and for nothing else, so that no weight gradient is formed. Then, parameter by parameter, the
 records' norms are taken from the kept inputs and those output gradients, turned into clip factors, and the clipped sum
 is formed, once.
@@ -14,21 +14,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.gradients.batches import map_tensors
-from tacit.gradients.isolation import Isolated, UncoveredError, Use
+from tacit.gradients.forward import ForwardPass, Use
 from tacit.gradients.layers.linear import OuterProducts, full, merge
 from tacit.gradients.record_gradients import Dense, PulledBack, RecordGradients, Together, Turned, turned
+from tacit.isolation import UncoveredError
 from tacit.losses import Batch, check_one_loss_per_record
 
 Gradients = dict[str, RecordGradients]
 
 
 def gradients_of(
-    run: Isolated, losses: Callable[[Batch], Tensor], rows: Batch, leaves: Mapping[str, Tensor]
+    run: ForwardPass, losses: Callable[[Batch], Tensor], rows: Batch, leaves: Mapping[str, Tensor]
 ) -> Gradients:
     """The gradients of all records of one chunk; the loss of a record is the mean over its rows."""
     with torch.enable_grad():
-        values = run.run(partial(_checked, losses), rows, map_tensors)[:, 0]
+        values = run.run(partial(_checked, losses), rows)[:, 0]
         for use in run.uses:
             use.check_inputs()
         parts = Parts(run, leaves)
@@ -43,7 +43,7 @@ def _checked(losses: Callable[[Batch], Tensor], rows: Batch) -> Tensor:
     return values
 
 
-def _run_backward(values: Tensor, run: Isolated, parts: "Parts", leaves: Mapping[str, Tensor]) -> None:
+def _run_backward(values: Tensor, run: ForwardPass, parts: "Parts", leaves: Mapping[str, Tensor]) -> None:
     """One backward pass; every use's output gradient goes to ``parts`` when it comes by, and its memory is free again.
 
     Asked for all of them at once, autograd would hold them all until its end. So it is asked only for those below which
@@ -96,7 +96,7 @@ def _check_missing(values: Tensor, missing: Sequence[Use]) -> None:
 class Parts:
     """Collects what each use adds to each parameter. Not closures: their cycle would keep a step's tensors alive."""
 
-    def __init__(self, run: Isolated, leaves: Mapping[str, Tensor]) -> None:
+    def __init__(self, run: ForwardPass, leaves: Mapping[str, Tensor]) -> None:
         self.run, self.leaves = run, leaves
         self.taken: set[int] = set()
         self.found: dict[str, list[RecordGradients]] = {}

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import LossesError
-from tacit.gradients.isolation import Watched, as_written
+from tacit.isolation import Watched, as_written
 from tacit.losses import Batch, check_one_loss_per_record
 from tacit.mechanisms import Vectors
 from tacit.randomness import seed_everything

@@ -11,20 +11,27 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError, LossesError
-from tacit.gradients.attempts import Fill, Places, run_apart, writes_into_fresh
-from tacit.gradients.batches import RecordGroup, copy_records, count_records, map_tensors, take_records, tensors_of
 from tacit.gradients.bookkeeping import Gradients, full_precision, gradients_of
 from tacit.gradients.by_record import gradient_of, is_fault_of_a_record, mean_gradient
-from tacit.gradients.isolation import (
-    Isolated,
+from tacit.gradients.forward import ForwardPass
+from tacit.gradients.record_gradients import Dense, records_a_stretch
+from tacit.isolation import (
+    Fill,
+    Places,
+    RecordGroup,
     SplitError,
+    StateGuard,
     UncoveredError,
     Watched,
     as_written,
+    count_records,
+    map_tensors,
     no_reentrant_checkpoints,
-)
-from tacit.gradients.record_gradients import Dense, records_a_stretch
-from tacit.gradients.state_guard import StateGuard
+    run_apart,
+    take_records,
+    writes_into_fresh,
+)  # fmt: skip
+from tacit.isolation.batches import copy_records, tensors_of
 from tacit.losses import Batch, Losses, ModelLosses, check_one_loss_per_record
 from tacit.mechanisms import GaussianSumMechanism, Vectors
 from tacit.randomness import Randomness, RecordChance, global_chance, seed_everything
@@ -362,7 +369,7 @@ class Computing:
         seed_everything(shared)  # what Python and numpy draw is one value for all records of a step
         copy = take_records(batch, torch.from_numpy(rows))  # losses may write into it, and may have to run again
         private = [*tensors_of(copy), *tensors_of(batch)]
-        run = Isolated(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
+        run = ForwardPass(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
         found = gradients_of(run, self._call, copy, self.leaves)
         held = sum(part.rows.nbytes for part in found.values() if isinstance(part, Dense))
         self.row_bytes = max(self.row_bytes, (2 * run.bytes + held) // len(rows))  # activations and their gradients
@@ -373,11 +380,11 @@ class Computing:
         places = places if alone else self.learned.fill(places)
         rows, chance = take_records(batch, torch.from_numpy(places)), chance.take(places)
         seed_everything(int(chance.seeds[0]) if alone else int.from_bytes(chance.key[:8], "little"))
-        run = Isolated(self.leaves, self._guarded, len(places), len(places), chance, any_rows=True)
+        run = ForwardPass(self.leaves, self._guarded, len(places), len(places), chance, any_rows=True)
         try:
             with torch.no_grad(), as_written():
                 if not alone:
-                    return run.run(self._call, rows, map_tensors).cpu().numpy().tobytes()
+                    return run.run(self._call, rows).cpu().numpy().tobytes()
                 with Watched(self._guarded):
                     return self._call(rows).cpu().numpy().tobytes()
         except LossesError:

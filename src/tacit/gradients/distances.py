@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError
-from tacit.gradients.attempts import Places, run_apart
-from tacit.gradients.batches import count_records, take_records
 from tacit.gradients.clipped_sum import Computing
+from tacit.isolation.apart import Places, run_apart
+from tacit.isolation.batches import count_records, take_records
 from tacit.losses import Batch, Losses
 from tacit.randomness import Randomness, global_chance
 

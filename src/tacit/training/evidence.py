@@ -25,7 +25,8 @@ from tacit.evidence import (
     round_up,
     save_evidence,
 )
-from tacit.gradients import ClippedSum, RecordGroup
+from tacit.gradients import ClippedSum
+from tacit.isolation import RecordGroup
 from tacit.ledger import Head, PoissonSample
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance

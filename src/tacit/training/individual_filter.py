@@ -20,7 +20,7 @@ from tacit.accountants import check_delta
 from tacit.accountants.bayesian import MOMENTS, privacy_costs
 from tacit.accountants.conversion import conversion_cost
 from tacit.errors import InputError, check_positive
-from tacit.gradients import RecordGroup
+from tacit.isolation import RecordGroup
 from tacit.ledger import Ledger, LedgerHeader
 from tacit.mechanisms import GaussianSumMechanism as Mechanism
 from tacit.randomness import Randomness

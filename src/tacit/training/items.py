@@ -5,7 +5,7 @@ pad, scale or mix it by what the other records are. What a row gives must follow
 
 - enforced: one record at a time, chance of torch, numpy and random seeded for each record from the run's secret key;
 - checked at every step: nothing that can be reached from the data set or the collate_fn changes
-  (:mod:`tacit.gradients.state_guard`), and one record of the sample, chosen at random, is the same when it is asked for
+  (:mod:`tacit.isolation.guard`), and one record of the sample, chosen at random, is the same when it is asked for
   again, last;
 - checked before the run: three rows are the same in both orders, each time from a fresh start;
 - assumed: no state elsewhere (module globals, files that change) lets one row change another.
@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from tacit.errors import InputError
-from tacit.gradients.batches import RecordGroup, count_records, join, map_tensors, signature, take_records, tensors_of
-from tacit.gradients.state_guard import StateGuard
+from tacit.isolation.batches import RecordGroup, count_records, join, map_tensors, signature, take_records, tensors_of
+from tacit.isolation.guard import StateGuard
 from tacit.losses import Batch
 from tacit.randomness import global_chance, seed_everything
 from tacit.sampling.units import Indices

@@ -17,7 +17,8 @@ from torch import Tensor
 from tacit.accountants import BudgetGate
 from tacit.distributed import SharedLedger, current_ranks, open_ledger
 from tacit.errors import InputError, check_count
-from tacit.gradients import ClippedSum, RecordGroup, clipped_sum, guard_of, refuse_batch_norm, try_out
+from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_batch_norm, try_out
+from tacit.isolation import RecordGroup
 from tacit.ledger import Charge, Ledger, LedgerFile, SamplingEvent
 from tacit.ledger.storage import is_there
 from tacit.losses import Batch, Losses, ModelLosses

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, TensorDataset
 
 from tacit.errors import InputError, check_count
-from tacit.gradients import RecordGroup, count_records, map_records, take_records
-from tacit.gradients.batches import map_tensors, signature, stack_views
+from tacit.isolation import RecordGroup, count_records, map_records, map_tensors, take_records
+from tacit.isolation.batches import signature, stack_views
 from tacit.losses import Batch
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn import functional
 
 if TYPE_CHECKING:
-    from tacit.gradients.isolation import Isolated
+    from tacit.gradients.forward import ForwardPass
 
 
 def attention(
-    run: "Isolated",
+    run: "ForwardPass",
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -37,13 +37,13 @@ def attention(
     return run.wrap(run.split(out) if query.dim() > 3 else out)
 
 
-def _merged(run: "Isolated", tensor: Tensor, dims: int) -> Tensor:
+def _merged(run: "ForwardPass", tensor: Tensor, dims: int) -> Tensor:
     """Rows and the first of the leading dimensions as one; the kernels know [batch, heads, positions, features]."""
     rows = run.rows_first(tensor)
     return rows.flatten(0, 1) if dims > 3 else rows
 
 
-def _mask(run: "Isolated", mask: Tensor, query: Tensor) -> Tensor:
+def _mask(run: "ForwardPass", mask: Tensor, query: Tensor) -> Tensor:
     """A mask broadcasts to [..., queries, keys]; one that belongs to no row serves all of them."""
     dims, own = query.dim(), run.is_of_rows(mask) or run.is_trained(mask)
     if not own and (mask.dim() < dims or mask.shape[0] == 1):
@@ -54,7 +54,7 @@ def _mask(run: "Isolated", mask: Tensor, query: Tensor) -> Tensor:
 
 
 def _attend(
-    run: "Isolated",
+    run: "ForwardPass",
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -93,7 +93,7 @@ def _transparent(function: Any) -> Callable[..., Any]:
 _multi_head = _transparent(functional.multi_head_attention_forward)
 
 
-def multi_head(run: "Isolated", *args: Any, **kwargs: Any) -> Any:
+def multi_head(run: "ForwardPass", *args: Any, **kwargs: Any) -> Any:
     """nn.MultiheadAttention is made of linear maps and attention, which have rules of their own."""
     with run:
         return _multi_head(*args, **kwargs)

@@ -27,7 +27,7 @@ from tacit.gradients.record_gradients import (
 from tacit.kernels import convolution_rows
 
 if TYPE_CHECKING:
-    from tacit.gradients.isolation import Isolated
+    from tacit.gradients.forward import ForwardPass
 
 _PATCHES = 1 << 20  # entries of the patch buffer: it should stay in the cache
 _SHORT_RUN = 12
@@ -198,7 +198,7 @@ def _convolution(convolve: Callable[..., Tensor], turned: bool) -> Callable[...,
     """The rule of a convolution, or of a transposed one, in which input and output gradient change places."""
 
     def rule(
-        run: "Isolated", input: Tensor, weight: Tensor, bias: Tensor | None = None, *rest: Any, **named: Any
+        run: "ForwardPass", input: Tensor, weight: Tensor, bias: Tensor | None = None, *rest: Any, **named: Any
     ) -> Any:
         dims = weight.dim() - 2
         if not run.joins(input, weight, bias) or input.dim() not in (dims + 1, dims + 2):

@@ -14,7 +14,7 @@ from tacit.gradients.layers.linear import full
 from tacit.gradients.record_gradients import RecordGradients, row_squares, with_a_share
 
 if TYPE_CHECKING:
-    from tacit.gradients.isolation import Isolated
+    from tacit.gradients.forward import ForwardPass
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ def _check(max_norm: float | None) -> None:
 
 
 def embedding(
-    run: "Isolated",
+    run: "ForwardPass",
     input: Tensor,
     weight: Tensor,
     padding_idx: int | None = None,
@@ -87,7 +87,7 @@ def embedding(
 
 
 def embedding_bag(
-    run: "Isolated",
+    run: "ForwardPass",
     input: Tensor,
     weight: Tensor,
     offsets: Tensor | None = None,

@@ -18,7 +18,7 @@ from tacit.gradients.layers.linear import OuterProducts, full
 from tacit.gradients.record_gradients import RecordGradients
 
 if TYPE_CHECKING:
-    from tacit.gradients.isolation import Isolated
+    from tacit.gradients.forward import ForwardPass
 
 _TILE = 8
 
@@ -85,7 +85,7 @@ def _times(tiles: Tensor, matrix: Tensor) -> Tensor:
     return (functional.pad(tiles, (0, 0, 0, _TILE)) @ matrix)[:_TILE]
 
 
-def grouped_mm(run: "Isolated", input: Tensor, weight: Tensor, offs: Tensor | None = None, **options: Any) -> Any:
+def grouped_mm(run: "ForwardPass", input: Tensor, weight: Tensor, offs: Tensor | None = None, **options: Any) -> Any:
     """Positions [positions, in] sorted by expert times [experts, in, out]; ``offs`` says where each expert ends.
 
     It also takes types and strides that PyTorch's own kernel refuses.

@@ -23,7 +23,7 @@ from tacit.gradients.record_gradients import (
 from tacit.kernels import GRAM_ROUNDINGS, gram_squares, outer_sum
 
 if TYPE_CHECKING:
-    from tacit.gradients.isolation import Isolated
+    from tacit.gradients.forward import ForwardPass
 
 _FEATURES = 64  # whose products are added in float32 where there is no kernel
 
@@ -125,7 +125,7 @@ def _form(records: int, x: Tensor, transposed: bool, bias: bool, g: Tensor) -> l
     return [outer_products(records, x, g, transposed), shifts(records, g) if bias else None]
 
 
-def linear(run: "Isolated", input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+def linear(run: "ForwardPass", input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     if weight.dim() != 2 or not run.joins(input, weight, bias):
         return NotImplemented
     x = run.rows_first(input)
@@ -136,7 +136,7 @@ def linear(run: "Isolated", input: Tensor, weight: Tensor, bias: Tensor | None =
     return run.wrap(out.view(*x.shape[:-1], -1))
 
 
-def matmul(run: "Isolated", input: Tensor, other: Tensor) -> Any:
+def matmul(run: "ForwardPass", input: Tensor, other: Tensor) -> Any:
     """x @ W with a plain matrix on the right; W @ x and batched products go the general way."""
     if not isinstance(other, Tensor) or other.dim() != 2 or input.dim() < 1 or not run.joins(input, other):
         return NotImplemented
@@ -149,7 +149,14 @@ def matmul(run: "Isolated", input: Tensor, other: Tensor) -> Any:
 
 
 def addmm(
-    run: "Isolated", input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: None = None
+    run: "ForwardPass",
+    input: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+    out: None = None,
 ) -> Any:
     """bias + x @ W, as the Conv1D of Hugging Face's GPT-2 computes it."""
     if input.dim() != 1 or beta != 1 or alpha != 1 or not run.joins(mat1, mat2, input):

@@ -14,7 +14,7 @@ from tacit.gradients.record_gradients import Dense, RecordGradients
 from tacit.kernels import group_norm_rows
 
 if TYPE_CHECKING:
-    from tacit.gradients.isolation import Isolated
+    from tacit.gradients.forward import ForwardPass
 
 Normalise = Callable[[Tensor], Tensor]
 
@@ -40,7 +40,7 @@ def _of_records(records: int, rows: Tensor) -> Dense:
 
 
 def layer_norm(
-    run: "Isolated",
+    run: "ForwardPass",
     input: Tensor,
     normalized_shape: Sequence[int],
     weight: Tensor | None = None,
@@ -58,7 +58,7 @@ def layer_norm(
 
 
 def rms_norm(
-    run: "Isolated",
+    run: "ForwardPass",
     input: Tensor,
     normalized_shape: Sequence[int],
     weight: Tensor | None = None,
@@ -75,7 +75,7 @@ def rms_norm(
 
 
 def group_norm(
-    run: "Isolated",
+    run: "ForwardPass",
     input: Tensor,
     num_groups: int,
     weight: Tensor | None = None,
@@ -120,7 +120,7 @@ def _group_norm_rows(x: Tensor, g: Tensor, groups: int, eps: float) -> tuple[Ten
 
 
 def instance_norm(
-    run: "Isolated",
+    run: "ForwardPass",
     input: Tensor,
     running_mean: Tensor | None = None,
     running_var: Tensor | None = None,
@@ -144,7 +144,7 @@ def instance_norm(
 
 
 def batch_norm(
-    run: "Isolated",
+    run: "ForwardPass",
     input: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,

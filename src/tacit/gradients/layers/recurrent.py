@@ -17,7 +17,7 @@ from tacit.gradients.layers.linear import outer_products, shifts
 from tacit.gradients.record_gradients import RecordGradients
 
 if TYPE_CHECKING:
-    from tacit.gradients.isolation import Isolated
+    from tacit.gradients.forward import ForwardPass
 
 State = tuple[Tensor, ...]
 
@@ -76,7 +76,7 @@ def _form(
 
 
 def _run_direction(
-    run: "Isolated", cell: Cell, x: Tensor, state: State, weights: Sequence[Tensor], bias: bool, backwards: bool
+    run: "ForwardPass", cell: Cell, x: Tensor, state: State, weights: Sequence[Tensor], bias: bool, backwards: bool
 ) -> tuple[Tensor, State]:
     """One layer in one direction over x [steps, rows, features]."""
     of_input, of_hidden = weights[:2]
@@ -110,7 +110,7 @@ def _onward_form(records: int, x: Tensor, g: Tensor) -> Sequence[RecordGradients
 
 
 def _recurrent(cell: Cell) -> Callable[..., Any]:
-    def rule(run: "Isolated", x: Tensor, states: Tensor | Sequence[Tensor], flat: Any, *rest: Any) -> Any:
+    def rule(run: "ForwardPass", x: Tensor, states: Tensor | Sequence[Tensor], flat: Any, *rest: Any) -> Any:
         if not isinstance(flat, list | tuple):
             return NotImplemented  # a packed sequence: (data, batch sizes, state, weights, ...)
         if any(run.is_of_rows(weight) for weight in flat) or not any(run.is_trained(weight) for weight in flat):
@@ -158,7 +158,7 @@ RECURRENT: dict[Any, Callable[..., Any]] = {getattr(torch, name): _recurrent(cel
 def _single(cell: Cell) -> Callable[..., Any]:
     """nn.LSTMCell and its like are two linear maps and a step."""
 
-    def rule(run: "Isolated", x: Tensor, states: Any, *weights: Any) -> Any:
+    def rule(run: "ForwardPass", x: Tensor, states: Any, *weights: Any) -> Any:
         of_input, of_hidden, *biases = weights
         first, second = biases or (None, None)
         with run:

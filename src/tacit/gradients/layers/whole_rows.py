@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from tacit.gradients.max_pooling import call_faster
+from tacit.kernels import max_pool
 
 if TYPE_CHECKING:
-    from tacit.gradients.isolation import Isolated
+    from tacit.gradients.forward import ForwardPass
+
+_ENOUGH = 1 << 14  # entries below which PyTorch is done before the kernel is called
+_pool: Any = torch.ops.aten.max_pool2d_with_indices.default
 
 
 def cross_entropy(
-    run: "Isolated",
+    run: "ForwardPass",
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
@@ -41,7 +45,7 @@ def cross_entropy(
     return run.wrap(total)
 
 
-def histc(run: "Isolated", input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def histc(run: "ForwardPass", input: Tensor, *args: Any, **kwargs: Any) -> Any:
     if not run.is_of_rows(input):
         return NotImplemented
     return run.wrap(torch.stack([torch.histc(row, *args, **kwargs) for row in run.rows_first(input)]))
@@ -50,7 +54,7 @@ def histc(run: "Isolated", input: Tensor, *args: Any, **kwargs: Any) -> Any:
 def pooling(function: Callable[..., Any]) -> Callable[..., Any]:
     """Max pooling, which has a kernel of its own."""
 
-    def rule(run: "Isolated", input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def rule(run: "ForwardPass", input: Tensor, *args: Any, **kwargs: Any) -> Any:
         if not run.is_of_rows(input):
             return NotImplemented
         rows = run.rows_first(input)
@@ -60,6 +64,30 @@ def pooling(function: Callable[..., Any]) -> Callable[..., Any]:
         return wrapped if isinstance(pooled, tuple) else wrapped[0]
 
     return rule
+
+
+def call_faster(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a max pooling of PyTorch; if it is a large one, the kernel computes it where it can, bit for bit as PyTorch.
+
+    Only the numbers are computed elsewhere: below autograd, for the time of one call. The graph, what it keeps and its
+    backward pass are PyTorch's own.
+    """
+    if args[0].numel() < _ENOUGH:
+        return function(*args, **kwargs)
+    with _ByKernel():  # type: ignore[no-untyped-call]
+        return function(*args, **kwargs)
+
+
+class _ByKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Stands below autograd and answers the one operation that all max poolings of one and two dimensions become."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and to tell dynamo so would import it, which takes seconds
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = max_pool(*args) if func is _pool and not kwargs else None
+        return func(*args, **(kwargs or {})) if found is None else found
 
 
 _POOLING = (

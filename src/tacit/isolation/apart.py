@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from tacit.errors import LossesError
-from tacit.gradients.isolation import RowsError, SplitError, UncoveredError
+from tacit.isolation.rows import RowsError, SplitError, UncoveredError
 
 Places = npt.NDArray[np.int64]
 

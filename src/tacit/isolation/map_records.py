@@ -6,10 +6,10 @@ import numpy as np
 import torch
 
 from tacit.errors import InputError
-from tacit.gradients.attempts import Places, run_apart
-from tacit.gradients.batches import copy_records, count_records, map_tensors, take_records, tensors_of
-from tacit.gradients.isolation import Isolated
-from tacit.gradients.state_guard import StateGuard
+from tacit.isolation.apart import Places, run_apart
+from tacit.isolation.batches import copy_records, count_records, map_tensors, take_records, tensors_of
+from tacit.isolation.guard import StateGuard
+from tacit.isolation.rows import Isolated
 from tacit.losses import Batch
 from tacit.randomness import RecordChance, global_chance, seed_everything
 
@@ -30,8 +30,8 @@ def map_records(function: Callable[[Batch], Batch], batch: Batch, chance: Record
     def together(places: Places, filled: Places) -> None:
         seed_everything(int.from_bytes(chance.key[:8], "little"))
         rows = take_records(batch, torch.from_numpy(filled))
-        run = Isolated({}, (), len(filled), len(filled), chance.take(filled))
-        result = run.run(function, rows, map_tensors)
+        run = Isolated((), len(filled), chance.take(filled))
+        result = run.run(function, rows)
         for index, place in enumerate(places):
             found[place] = take_records(result, index)
 

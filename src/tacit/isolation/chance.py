@@ -18,7 +18,7 @@ from torch.nn import functional
 from tacit.randomness import RecordChance
 
 if TYPE_CHECKING:
-    from tacit.gradients.isolation import Isolated
+    from tacit.isolation.rows import Isolated
 
 _ALPHA = -1.7580993408473766  # what alpha dropout sets dropped entries to: the lower bound of SELU
 
