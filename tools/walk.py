@@ -1,0 +1,84 @@
+"""Which files a thing passes on its way through the package: how far a reader has to walk to follow it.
+
+    python tools/walk.py
+
+Every call of a function of ours is noted; a hop is a call in another file than the one before.
+"""
+
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import torch
+from torch import Tensor, nn
+
+import tacit
+import tacit.training
+
+HOME = str(Path(tacit.__file__).parent)
+
+
+def walk(action: Callable[[], object]) -> list[str]:
+    """The file of every call of ours while the action runs, in order."""
+    passed: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(HOME):
+            passed.append(frame.f_code.co_filename[len(HOME) + 1 :])
+
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return passed
+
+
+def describe(name: str, passed: list[str]) -> None:
+    files = Counter(passed)
+    hops = sum(one != other for one, other in zip(passed, passed[1:], strict=False))
+    print(f"{name}: {len(files)} files, {hops} hops, {len(passed)} calls")
+    for file, calls in files.most_common():
+        print(f"  {calls:6} {file}")
+
+
+def minibatch(folder: str) -> list[str]:
+    """A CNN's minibatch through ``private.backward``, once all is warm."""
+    model = nn.Sequential(nn.Conv2d(1, 16, 8, 2, padding=3), nn.ReLU(), nn.MaxPool2d(2, 1), nn.Conv2d(16, 32, 4, 2),
+                          nn.ReLU(), nn.MaxPool2d(2, 1), nn.Flatten(), nn.Linear(512, 10))  # fmt: skip
+
+    def losses(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return nn.functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+    private = tacit.PrivateGradient(
+        model, losses, tacit.PoissonSampling(probability=0.25, expected_size=64), tacit.ClipRecords(1.0),
+        tacit.GaussianNoise(multiplier=1.0), ledger=f"{folder}/minibatch.jsonl",
+    )  # fmt: skip
+    data = torch.randn(256, 1, 28, 28), torch.randint(0, 10, (256,))
+    passed: list[str] = []
+    for sample in private.samples(data, steps=4):
+        passed = walk(lambda sample=sample: private.backward(sample))  # type: ignore[misc]
+    private.close()
+    return passed
+
+
+def accounting(folder: str) -> list[str]:
+    """The ledger of that run to its row in the table of guarantees."""
+    from tacit.accountants import PLDAccountant
+    from tacit.ledger import read_ledger
+
+    ledger = read_ledger(Path(folder) / "minibatch.jsonl")
+    return walk(lambda: PLDAccountant().guarantee(ledger, delta=1e-5))
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        describe("a minibatch of a CNN through private.backward", minibatch(folder))
+        describe("a ledger through the PLD accountant", accounting(folder))
+
+
+if __name__ == "__main__":
+    main()
