@@ -14,6 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tacit.commands.output import console, print_json, say
 from tacit.errors import InputError
+from tacit.ledger import RegisteredLedger
+from tacit.ledger.registry import read_registry
+from tacit.ledger.storage import is_there
 from tacit.tables import Method, Schema, Table, default_delta, encode, public_schema, read_schema, read_table
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ def train(
     budget_epsilon: Annotated[
         float | None, typer.Option(help="The total of --budget, given when it is opened.")
     ] = None,
+    registry: Annotated[Path | None, typer.Option(help="The file that runs on this data enter themselves in.")] = None,
     bayesian_evidence: Annotated[
         bool, typer.Option("--bayesian-evidence", help="Gather private evidence, for tacit account --bayesian.")
     ] = False,
@@ -57,7 +61,8 @@ def train(
     if public_test is not None and public_test.is_file():
         _check_public(data, public_test)
     folder = RunFolder(out)
-    asked = _Asked(target, epsilon, delta, method, model, unit, records, task)
+    named = None if registry is None else folder.name_of(registry)
+    asked = _Asked(target, epsilon, delta, method, model, unit, records, task, named)
     if resume:
         facts = _resumed(folder, asked)
     else:
@@ -73,7 +78,7 @@ class _Asked:
 
     def __init__(
         self, target: str | None, epsilon: float | None, delta: float | None, method: str | None, model: str | None,
-        unit: str | None, records: int | None, task: str | None,
+        unit: str | None, records: int | None, task: str | None, registry: str | None,
     ) -> None:  # fmt: skip
         if task is not None and task not in ("classification", "regression"):
             raise InputError(f"--task must be classification or regression, found {task!r}")
@@ -82,7 +87,7 @@ class _Asked:
         self.target, self.epsilon, self.delta, self.unit, self.records, self.task = (
             target, epsilon, delta, unit, records, task,
         )  # fmt: skip
-        self.method, self.model = method, model
+        self.method, self.model, self.registry = method, model, registry
 
 
 def _planned(
@@ -113,13 +118,16 @@ def _planned(
         raise InputError("how much privacy may it cost? give --epsilon; 1 is a common choice")
     delta = default_delta(schema.units) if asked.delta is None else asked.delta
     shared = _shared_budget(budget, budget_epsilon, asked.epsilon)
+    registry = asked.registry
+    if registry is None and schema_path is not None and schema.registry is not None:
+        registry = folder.name_of(schema_path.parent / schema.registry)
     problem = Problem(
-        schema.with_facts(target=target), target, asked.epsilon, delta,
+        replace(schema, target=target, registry=None), target, asked.epsilon, delta,
         asked.method or "sgld", asked.model or "linear", shared is not None,  # type: ignore[arg-type]
     )  # fmt: skip
     _ = problem.recipe  # refuses bad numbers before anything is written
     named = None if budget is None else folder.name_of(budget)
-    return RunFacts(problem, shared_ledger=named, shared_epsilon=shared)
+    return RunFacts(problem, shared_ledger=named, shared_epsilon=shared, registry=registry)
 
 
 def _schema(table: Table, data: Path, asked: _Asked, path: Path | None, public: Path | None) -> Schema:
@@ -173,7 +181,7 @@ def _resumed(folder: "RunFolder", asked: _Asked) -> "RunFacts":
     problem = facts.problem
     told = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
             "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
-            "task": problem.task}  # fmt: skip
+            "task": problem.task, "registry": facts.registry}  # fmt: skip
     for name, value in told.items():
         if getattr(asked, name) not in (None, value):
             raise InputError(f"the run was started with {name} {value}; --{name} cannot change now")
@@ -205,7 +213,9 @@ def _train(
     if test is not None:
         _say_shared_rows(private, test)
     budget = None if facts.shared_epsilon is None else Budget(facts.shared_epsilon, problem.delta)
-    plan = training_plan(problem, folder.shared_ledger(facts) or folder.ledger, budget)
+    plan = training_plan(problem, folder.place_of_ledger(facts), budget)
+    if isinstance(plan.ledger, RegisteredLedger) and is_there(Path(plan.ledger.registry)):
+        read_registry(plan.ledger.registry)  # another file, or a damaged one, is refused before anything is written
     if not resume:
         check_budget(problem, plan)
     if explain and not quiet:

@@ -1,6 +1,6 @@
 """A private, Bayesian classifier in scikit-learn's form."""
 
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         n_records: int | None = None,
         method: Method = "sgld",
         model: str = "linear",
-        ledger: str | Path | None = None,
+        ledger: str | PathLike[str] | None = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon

@@ -6,6 +6,7 @@ guarantee then says so. Declare ``bounds``, ``classes`` and ``n_records`` and it
 
 import sys
 import tempfile
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,7 +37,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     n_records: int | None
     method: Method
     model: str
-    ledger: str | Path | None
+    ledger: str | PathLike[str] | None
     random_state: Any
 
     ledger_: Ledger
@@ -76,7 +77,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         problem = Problem(schema, TARGET, self.epsilon, self.delta_, self.method, self.model)
         data = encode(Table({**_table(X).columns, TARGET: codes}), schema, TARGET)
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "ledger.jsonl" if self.ledger is None else Path(self.ledger)
+            path = Path(folder) / "ledger.jsonl" if self.ledger is None else self.ledger
             fitted = fit(problem, data, training_plan(problem, path), randomness=self._randomness())
         self.ledger_ = fitted.ledger
         self.settings_ = [setting.to_json() for setting in problem.recipe.settings]

@@ -1,6 +1,6 @@
 """A private, Bayesian regressor in scikit-learn's form, whose intervals hold what they say."""
 
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         n_records: int | None = None,
         method: Method = "sgld",
         model: str = "linear",
-        ledger: str | Path | None = None,
+        ledger: str | PathLike[str] | None = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon

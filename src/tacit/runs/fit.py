@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class Fitted:
     spread: Spread | None = None
 
 
-def training_plan(problem: Problem, ledger: str | Path, budget: Budget | None = None) -> TrainingPlan:
+def training_plan(problem: Problem, ledger: str | PathLike[str], budget: Budget | None = None) -> TrainingPlan:
     """All public facts of the run. ``budget`` is that of a ledger shared with other runs, which is adaptive (F13)."""
     units, settings = problem.schema.units, problem.recipe
     return TrainingPlan(
