@@ -20,7 +20,7 @@ _HOME = {
     "tacit.accountants.bayesian": ["BayesianAccountant", "IndividualAccountant", "individual_epsilons",
                                    "percentile_curve"],
     "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "StorageError",
-                     "TacitError"],
+                     "TacitError", "UndeclaredWarning"],
     "tacit.estimators": ["PrivateClassifier", "PrivateRegressor"],
     "tacit.evaluation": ["Convergence", "Coverage", "LeakageCheck", "Reliability", "Scores", "convergence", "coverage",
                          "leakage_check", "reliability", "scores", "separation"],
@@ -83,6 +83,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.errors import RefusedError as RefusedError
     from tacit.errors import StorageError as StorageError
     from tacit.errors import TacitError as TacitError
+    from tacit.errors import UndeclaredWarning as UndeclaredWarning
     from tacit.estimators import PrivateClassifier as PrivateClassifier
     from tacit.estimators import PrivateRegressor as PrivateRegressor
     from tacit.evaluation import Convergence as Convergence

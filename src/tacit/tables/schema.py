@@ -130,7 +130,7 @@ class Schema:
             return (
                 "bounds, levels or the number of records were read off the private data; epsilon does not cover that",
             )
-        return (f"bounds, levels, classes and the number of records are public ({self.source})",)
+        return (f"bounds, levels, classes and the number of records are taken as public ({self.source})",)
 
     def to_json(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in _FACTS if getattr(self, name) is not None}
