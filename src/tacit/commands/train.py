@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tacit.commands.output import console, print_json, say
+from tacit.commands.output import console, print_json, say, warn_of_unreadable
 from tacit.errors import InputError
 from tacit.ledger import RegisteredLedger
 from tacit.ledger.registry import read_registry
@@ -207,6 +207,7 @@ def _train(
 
     problem = facts.problem
     private = encode(table, problem.schema, problem.target)
+    warn_of_unreadable(table, problem.schema, problem.target, "for the data holder alone: ")
     if public_test is not None:
         facts = replace(facts, public_test=str(public_test.absolute()))
     test = None if facts.public_test is None else _test_data(Path(facts.public_test), facts)
