@@ -270,6 +270,21 @@ def test_evidence_is_gathered_if_asked_for(tacit, patients, few_steps):
         assert evidence.records == records
 
 
+def test_evidence_is_remembered_when_a_run_goes_on(tacit, patients, few_steps, stopped):
+    assert tacit("train", *plainly(patients), "--bayesian-evidence")[0] == 130
+    told(tacit, patients / "patients.csv", "--resume", "--out", patients / "run")
+    evidence = load_evidence(evidence_path(patients / "run", "members"))
+    assert sum(stretch.steps for stretch in evidence.stretches) == read_ledger(patients / "run").steps == 100
+    assert tacit("account", patients / "run", "--bayesian")[0] == 0
+
+
+def test_evidence_cannot_be_asked_for_in_the_middle(tacit, patients, few_steps, stopped):
+    assert tacit("train", *plainly(patients))[0] == 130
+    again = patients / "patients.csv", "--resume", "--bayesian-evidence", "--out", patients / "run"
+    code, _, err = tacit("train", *again)
+    assert (code, "started without --bayesian-evidence" in err) == (2, True)
+
+
 def test_a_user_with_many_rows_is_one_unit(tacit, tmp_path, few_steps):
     rng = np.random.default_rng(0)
     owner = np.repeat(np.arange(200), 3)

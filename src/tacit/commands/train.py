@@ -21,7 +21,7 @@ from tacit.tables import Method, Schema, Table, default_delta, encode, public_sc
 
 if TYPE_CHECKING:
     from tacit.reports import Headline
-    from tacit.runs import Fitted, RunFacts, RunFolder
+    from tacit.runs import Fitted, Histogram, RunFacts, RunFolder
     from tacit.tables import Encoded
     from tacit.training import TrainingPlan
 
@@ -65,12 +65,15 @@ def train(
     asked = _Asked(target, epsilon, delta, method, model, unit, records, task, named)
     if resume:
         facts = _resumed(folder, asked)
+        if bayesian_evidence and not facts.evidence:
+            raise InputError("the run was started without --bayesian-evidence; its first steps cannot be gathered now")
     else:
         folder.check_free()
         facts = _planned(table, data, asked, schema, public, folder, budget, budget_epsilon)
-    if bayesian_evidence and facts.shared_ledger is not None:
+        facts = replace(facts, evidence=bayesian_evidence)
+    if facts.evidence and facts.shared_ledger is not None:
         raise InputError("--bayesian-evidence needs a ledger of its own; leave out --budget")
-    _train(folder, facts, table, public_test, bayesian_evidence, explain=explain, resume=resume, quiet=json)
+    _train(folder, facts, table, public_test, explain=explain, resume=resume, quiet=json)
 
 
 class _Asked:
@@ -199,11 +202,11 @@ def _check_ledger_is_there(folder: "RunFolder", facts: "RunFacts") -> None:
 
 
 def _train(
-    folder: "RunFolder", facts: "RunFacts", table: Table, public_test: Path | None, evidence: bool, *,
+    folder: "RunFolder", facts: "RunFacts", table: Table, public_test: Path | None, *,
     explain: bool, resume: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from tacit.accountants import Budget
-    from tacit.runs import Histogram, check_budget, fit, training_plan
+    from tacit.runs import check_budget, fit, training_plan
 
     problem = facts.problem
     private = encode(table, problem.schema, problem.target)
@@ -228,17 +231,26 @@ def _train(
             folder.write_json(folder.facts, facts.to_json())
         started = time.perf_counter()
         with _progress(facts, plan, shown=not quiet) as on_step, _saying_how_to_go_on(folder):
-            begun = replace(facts, spread_begun=True)
-            histogram = Histogram(
-                facts.spread, facts.spread_begun, lambda: folder.write_json(folder.facts, begun.to_json())
-            )
             fitted = fit(
-                problem, private, plan, probes=test if evidence else None, members=evidence, on_step=on_step,
-                checkpoint=folder.checkpoint, resume=resume, histogram=histogram,
+                problem, private, plan, probes=test if facts.evidence else None, members=facts.evidence,
+                on_step=on_step, checkpoint=folder.checkpoint, resume=resume, histogram=_histogram(folder, facts),
             )  # fmt: skip
             facts = facts.finished(fitted, time.perf_counter() - started)
             _save(folder, facts, fitted, plan, test)
     _finish(folder, facts, fitted, quiet)
+
+
+def _histogram(folder: "RunFolder", facts: "RunFacts") -> "Histogram":
+    """How far the run came with its residuals, and how it notes in run.json that it goes further."""
+    from tacit.runs import Histogram
+
+    begun = replace(facts, spread_begun=True)
+    return Histogram(
+        facts.spread,
+        facts.spread_begun,
+        begin=lambda: folder.write_json(folder.facts, begun.to_json()),
+        keep=lambda spread: folder.write_json(folder.facts, replace(begun, spread=spread).to_json()),
+    )
 
 
 def _save(

@@ -146,6 +146,7 @@ class RunFacts:
 
     Args:
         registry: the file in which the runs on this data are entered, seen from the folder.
+        evidence: whether private evidence is gathered beside the ledger.
         steps: how many the posterior comes from, once there is one.
         spread_begun: a histogram of residuals was about to be drawn; without ``spread`` it was lost.
     """
@@ -160,6 +161,7 @@ class RunFacts:
     steps: int | None = None
     spread_begun: bool = False
     registry: str | None = None
+    evidence: bool = False
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -201,6 +203,7 @@ class RunFacts:
             "steps": self.steps,
             "spread_begun": self.spread_begun,
             "registry": self.registry,
+            "evidence": self.evidence,
         }
 
     @classmethod
@@ -221,6 +224,7 @@ class RunFacts:
             facts.get("steps"),
             facts.get("spread_begun", False),
             facts.get("registry"),
+            facts.get("evidence", False),
         )
 
     def finished(self, fitted: Fitted, seconds: float) -> "RunFacts":
