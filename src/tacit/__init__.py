@@ -20,7 +20,7 @@ _HOME = {
     "tacit.accountants.bayesian": ["BayesianAccountant", "IndividualAccountant", "individual_epsilons",
                                    "percentile_curve"],
     "tacit.errors": ["BudgetError", "InputError", "LedgerError", "RecordMixingError", "RefusedError", "StorageError",
-                     "TacitError"],
+                     "TacitError", "UndeclaredWarning"],
     "tacit.estimators": ["PrivateClassifier", "PrivateRegressor"],
     "tacit.evaluation": ["Convergence", "Coverage", "LeakageCheck", "Reliability", "Scores", "convergence", "coverage",
                          "leakage_check", "reliability", "scores", "separation"],
@@ -32,7 +32,7 @@ _HOME = {
                         "LaplacePrior", "MCDropout", "MeanField", "PlainDescent", "PolynomialStep",
                         "ScaleMixturePrior", "VariationalInference", "bayes_by_backprop", "stable_logistic_step"],
     "tacit.ledger": ["Charge", "FixedSizeSample", "GaussianSumQuery", "Ledger", "LedgerFile", "LedgerHeader",
-                     "PoissonSample", "PosteriorSample", "merged_noise_multiplier", "read_ledger"],
+                     "PoissonSample", "PosteriorSample", "RegisteredLedger", "merged_noise_multiplier", "read_ledger"],
     "tacit.likelihoods": ["Bernoulli", "Categorical", "Gaussian", "HeteroscedasticGaussian", "LearnedGaussian",
                           "Poisson", "ScaleMixture"],
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
@@ -83,6 +83,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.errors import RefusedError as RefusedError
     from tacit.errors import StorageError as StorageError
     from tacit.errors import TacitError as TacitError
+    from tacit.errors import UndeclaredWarning as UndeclaredWarning
     from tacit.estimators import PrivateClassifier as PrivateClassifier
     from tacit.estimators import PrivateRegressor as PrivateRegressor
     from tacit.evaluation import Convergence as Convergence
@@ -135,6 +136,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.ledger import LedgerHeader as LedgerHeader
     from tacit.ledger import PoissonSample as PoissonSample
     from tacit.ledger import PosteriorSample as PosteriorSample
+    from tacit.ledger import RegisteredLedger as RegisteredLedger
     from tacit.ledger import merged_noise_multiplier as merged_noise_multiplier
     from tacit.ledger import read_ledger as read_ledger
     from tacit.likelihoods import Bernoulli as Bernoulli

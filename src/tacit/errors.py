@@ -31,6 +31,10 @@ class BudgetError(TacitError):
     """The next block of steps would exceed the budget. It was raised before any data was read."""
 
 
+class UndeclaredWarning(UserWarning):
+    """Something that was not declared is read off the private data; the guarantee does not cover that."""
+
+
 class LossesError(InputError):
     """The user's code that sees records cannot be used: it gives a wrong shape, writes into the model or remembers."""
 

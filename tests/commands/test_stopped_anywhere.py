@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +147,24 @@ def test_a_run_stopped_at_some_of_its_writes_is_completed(tacit, table, target, 
 @pytest.mark.parametrize(("target", "shared"), KINDS)
 def test_a_run_stopped_at_any_of_its_writes_is_completed(tacit, table, target, shared):
     stop_everywhere(tacit, table, target, shared, lambda calls: range(1, calls + 1))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_stop_while_residuals_are_computed_loses_and_costs_nothing(tacit, table, shared, monkeypatch):
+    from tacit.runs import fit
+
+    def killed(*given, **options):
+        raise Killed
+
+    trial = Trial(tacit, table, "number", shared, "residuals")
+    with monkeypatch.context() as patched:
+        patched.setattr(sys.modules[fit.__module__], "predict", killed)
+        with pytest.raises(Killed):
+            trial.start(MortalDisk())
+    trial.go_on(MortalDisk())
+    facts = trial.check()
+    assert (facts["steps"], facts["spread"] is not None) == (60, True)
+    assert read_ledger(trial.ledger).steps == 61
 
 
 @pytest.mark.parametrize("target", ["flag", "number"])

@@ -270,6 +270,21 @@ def test_evidence_is_gathered_if_asked_for(tacit, patients, few_steps):
         assert evidence.records == records
 
 
+def test_evidence_is_remembered_when_a_run_goes_on(tacit, patients, few_steps, stopped):
+    assert tacit("train", *plainly(patients), "--bayesian-evidence")[0] == 130
+    told(tacit, patients / "patients.csv", "--resume", "--out", patients / "run")
+    evidence = load_evidence(evidence_path(patients / "run", "members"))
+    assert sum(stretch.steps for stretch in evidence.stretches) == read_ledger(patients / "run").steps == 100
+    assert tacit("account", patients / "run", "--bayesian")[0] == 0
+
+
+def test_evidence_cannot_be_asked_for_in_the_middle(tacit, patients, few_steps, stopped):
+    assert tacit("train", *plainly(patients))[0] == 130
+    again = patients / "patients.csv", "--resume", "--bayesian-evidence", "--out", patients / "run"
+    code, _, err = tacit("train", *again)
+    assert (code, "started without --bayesian-evidence" in err) == (2, True)
+
+
 def test_a_user_with_many_rows_is_one_unit(tacit, tmp_path, few_steps):
     rng = np.random.default_rng(0)
     owner = np.repeat(np.arange(200), 3)
@@ -285,6 +300,56 @@ def test_a_user_with_many_rows_is_one_unit(tacit, tmp_path, few_steps):
     assert (said["run"]["unit"], said["run"]["n_records"]) == ("user", 200)
     assert said["guarantees"][0]["unit"] == "user"
     assert said["evaluation"]["accuracy"] > 0.8
+    assert tacit("predict", tmp_path / "run", tmp_path / "test.csv", "--out", tmp_path / "said.csv")[0] == 0
+    with (tmp_path / "said.csv").open() as file, (tmp_path / "test.csv").open() as asked:
+        assert [row["who"] for row in csv.DictReader(file)] == [row["who"] for row in csv.DictReader(asked)]
+
+
+@pytest.fixture
+def answers(tacit, tmp_path, few_steps):
+    """A run that tells Yes from No by a number, and a table to predict, of which some numbers have a decimal comma."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, 400)
+    lines = [f"{number},{value:.3f},{'Yes' if value > 0.5 else 'No'}" for number, value in enumerate(x)]
+    (tmp_path / "train.csv").write_text("\n".join(["name,x,agrees", *lines, '400,"0,25",No']) + "\n")
+    (tmp_path / "schema.toml").write_text(schema_text(Schema((Number("x", 0, 1), Flag("agrees")), records=400)))
+    arguments = tmp_path / "train.csv", "--schema", tmp_path / "schema.toml", "--target", "agrees", "--epsilon", 5
+    code, out, err = tacit("train", *arguments, "--out", tmp_path / "run")
+    assert code == 0
+    assert "for the data holder alone: 1 of 401 cells of the number column 'x' are no numbers" in err
+    kept = [out, *(path.read_bytes().decode(errors="replace") for path in (tmp_path / "run").iterdir())]
+    assert not any("no numbers" in text for text in kept)
+    return tmp_path
+
+
+def predicted(tacit, folder, table, *more):
+    (folder / "new.csv").write_text(table)
+    code, _, err = tacit("predict", folder / "run", folder / "new.csv", "--out", folder / "said.csv", *more)
+    if code:
+        return err
+    with (folder / "said.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    (folder / "said.csv").unlink()
+    return rows, err
+
+
+def test_predictions_carry_the_named_column_and_the_tables_own_words(tacit, answers):
+    rows, err = predicted(tacit, answers, "name,x,agrees\n=a,0.95,No\nb,0.05,Yes\n", "--id", "name")
+    assert [tuple(row.values())[:2] for row in rows] == [("'=a", "Yes"), ("b", "No")]
+    assert float(rows[0]["probability Yes"]) > 0.5
+    assert err == ""
+    rows, _ = predicted(tacit, answers, "x\n0.95\n")
+    assert [row["agrees"] for row in rows] == ["true"]  # as declared: nobody said how else
+    assert "no column 'who'" in predicted(tacit, answers, "x\n0.95\n", "--id", "who")
+    assert "rename it" in predicted(tacit, answers, "x,entropy\n0.95,1\n", "--id", "entropy")
+    assert not (answers / "said.csv").exists()
+
+
+def test_numbers_that_cannot_be_read_are_counted_for_whoever_predicts(tacit, answers):
+    rows, err = predicted(tacit, answers, 'x\n"0,95"\n"0,85"\n0.7\n\n?\n')
+    assert len(rows) == 4
+    assert "2 of 4 cells of the number column 'x' are no numbers" in err
+    assert err.count("\n") == 1
 
 
 def test_numbers_are_predicted_with_intervals_that_hold(tacit, tmp_path):

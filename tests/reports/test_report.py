@@ -167,7 +167,7 @@ def test_a_derived_schema_is_said_by_the_schema(copied):
         ("the schema was derived from the private data", True),
         ("bounds, levels or the number of records were read off the private data; epsilon does not cover that", True),
         ("classes: taken from data", True),
-        ("bounds, levels, classes and the number of records are public (declared)", False),
+        ("bounds, levels, classes and the number of records are taken as public (declared)", False),
     ],
 )
 def test_a_derived_schema_is_said_by_the_ledger_too(event, tmp_path, sentence, said):

@@ -9,6 +9,7 @@ import typer
 from tacit.accountants import Guarantee, Refusal, guarantees
 from tacit.accountants.bayesian import bayesian_guarantees
 from tacit.commands.output import console, evidence_table, guarantee_table, print_assumptions, print_json
+from tacit.commands.registry import account_registry
 from tacit.errors import InputError
 from tacit.evidence import Evidence, Kind, check_bound, evidence_path, load_evidence
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, LedgerHeader, PoissonSample, read_ledger
@@ -27,9 +28,15 @@ def account(
     bayesian: Annotated[
         bool, typer.Option("--bayesian", help="Also what the run's private evidence says; not for publication.")
     ] = False,
+    registry: Annotated[Path | None, typer.Option(help="All runs of this registry and their total.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what a run cost: every accountant's (epsilon, delta), or why it refuses."""
+    if registry is not None:
+        if bayesian or [run, poisson, noise, steps, dataset_size, accountant, plot] != [None] * 7:
+            raise InputError("--registry takes --delta and --json only: it accounts for all of its runs")
+        account_registry(registry, delta, json=json)
+        return
     ledger = _ledger(run, poisson, noise, steps, dataset_size)
     evidence = _evidence(run) if bayesian else []
     if plot is not None:

@@ -6,11 +6,13 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Shown
 from rich.text import Text
 
 from tacit.accountants import Guarantee, Refusal, attack_probability
 from tacit.reports.finite import finite
+from tacit.tables import Schema, Table
+from tacit.tables.encoding import unreadable_cells
 
 console = Console(markup=False, emoji=False)  # names and files hold what they like: nothing printed is a command
 
@@ -20,14 +22,24 @@ def say(text: str, *, head: str = "", style: str = "") -> None:
     console.print(Text.assemble((head, "bold"), (text, style)), soft_wrap=True)
 
 
+def warn_of_unreadable(table: Table, schema: Schema, target: str, whose: str = "") -> None:
+    """To the person who holds the table alone, and nowhere kept: the counts follow its records."""
+    for name, count in unreadable_cells(table, schema, target).items():
+        typer.echo(
+            f"tacit: warning: {whose}{count:,} of {len(table):,} cells of the number column {name!r} are no numbers "
+            "and count as missing; numbers are written as 1234.5, without a decimal comma or a unit",
+            err=True,
+        )
+
+
 def print_json(value: dict[str, Any]) -> None:
     """Plain JSON on standard output; an infinite epsilon becomes null, which every parser reads."""
     typer.echo(json.dumps(finite(value), indent=2))
 
 
-def guarantee_table(results: Sequence[Guarantee | Refusal], title: str) -> Table:
+def guarantee_table(results: Sequence[Guarantee | Refusal], title: str) -> Shown:
     """One row per accountant; a refusal is a row that says why."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Shown(title=title, title_justify="left", title_style="bold")
     for column in ("accountant", "epsilon", "delta", "notion", "neighbours", "unit", "what it is"):
         table.add_column(column, justify="right" if column in ("epsilon", "delta") else "left")
     for result in results:
@@ -47,9 +59,9 @@ def guarantee_table(results: Sequence[Guarantee | Refusal], title: str) -> Table
     return table
 
 
-def evidence_table(results: Sequence[Guarantee | Refusal], title: str) -> Table:
+def evidence_table(results: Sequence[Guarantee | Refusal], title: str) -> Shown:
     """One row per statement about typical or single records, apart from the worst case, which none of them replaces."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Shown(title=title, title_justify="left", title_style="bold")
     for column in ("accountant", "whom it is about", "epsilon", "delta", "best guess right"):
         table.add_column(column, justify="left" if column in ("accountant", "whom it is about") else "right")
     for result in results:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from tacit.commands.output import console
+from tacit.commands.output import console, warn_of_unreadable
 from tacit.errors import InputError
 from tacit.ledger.storage import write_new_file
 from tacit.tables import read_table
@@ -20,6 +20,9 @@ def predict(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     data: Annotated[Path, typer.Argument(help="New records: the columns of the schema; the target is not needed.")],
     out: Annotated[Path, typer.Option(help="Where predictions go: .csv, .tsv, .parquet or .npz.")],
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="A column of DATA to repeat; by default the one that names the owners.")
+    ] = None,
 ) -> None:
     """Predict: class probabilities, or numbers with intervals, and how much of the doubt is about the weights."""
     from tacit.runs import Predictor, read_posterior, read_run
@@ -32,8 +35,10 @@ def predict(
         raise InputError(f"--out: {out} is there already and is not overwritten; choose another name")
     posterior, facts = read_posterior(run), read_run(run)
     predictor = Predictor(facts.problem, posterior, facts.spread)
-    columns = predictor.table(read_table(data))
+    table = read_table(data)
+    columns = predictor.table(table, id_column)
     write_columns(columns, out)
+    warn_of_unreadable(table, facts.problem.schema, facts.problem.target)
     count = len(next(iter(columns.values())))
     console.print(f"{out}: {count:,} predictions of {facts.problem.target!r}", highlight=False, soft_wrap=True)
 

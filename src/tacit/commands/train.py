@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tacit.commands.output import console, print_json, say
+from tacit.commands.output import console, print_json, say, warn_of_unreadable
 from tacit.errors import InputError
+from tacit.ledger import RegisteredLedger
+from tacit.ledger.registry import read_registry
+from tacit.ledger.storage import is_there
 from tacit.tables import Method, Schema, Table, default_delta, encode, public_schema, read_schema, read_table
 
 if TYPE_CHECKING:
     from tacit.reports import Headline
-    from tacit.runs import Fitted, RunFacts, RunFolder
+    from tacit.runs import Fitted, Histogram, RunFacts, RunFolder
     from tacit.tables import Encoded
     from tacit.training import TrainingPlan
 
@@ -42,6 +45,7 @@ def train(
     budget_epsilon: Annotated[
         float | None, typer.Option(help="The total of --budget, given when it is opened.")
     ] = None,
+    registry: Annotated[Path | None, typer.Option(help="The file that runs on this data enter themselves in.")] = None,
     bayesian_evidence: Annotated[
         bool, typer.Option("--bayesian-evidence", help="Gather private evidence, for tacit account --bayesian.")
     ] = False,
@@ -57,15 +61,19 @@ def train(
     if public_test is not None and public_test.is_file():
         _check_public(data, public_test)
     folder = RunFolder(out)
-    asked = _Asked(target, epsilon, delta, method, model, unit, records, task)
+    named = None if registry is None else folder.name_of(registry)
+    asked = _Asked(target, epsilon, delta, method, model, unit, records, task, named)
     if resume:
         facts = _resumed(folder, asked)
+        if bayesian_evidence and not facts.evidence:
+            raise InputError("the run was started without --bayesian-evidence; its first steps cannot be gathered now")
     else:
         folder.check_free()
         facts = _planned(table, data, asked, schema, public, folder, budget, budget_epsilon)
-    if bayesian_evidence and facts.shared_ledger is not None:
+        facts = replace(facts, evidence=bayesian_evidence)
+    if facts.evidence and facts.shared_ledger is not None:
         raise InputError("--bayesian-evidence needs a ledger of its own; leave out --budget")
-    _train(folder, facts, table, public_test, bayesian_evidence, explain=explain, resume=resume, quiet=json)
+    _train(folder, facts, table, public_test, explain=explain, resume=resume, quiet=json)
 
 
 class _Asked:
@@ -73,7 +81,7 @@ class _Asked:
 
     def __init__(
         self, target: str | None, epsilon: float | None, delta: float | None, method: str | None, model: str | None,
-        unit: str | None, records: int | None, task: str | None,
+        unit: str | None, records: int | None, task: str | None, registry: str | None,
     ) -> None:  # fmt: skip
         if task is not None and task not in ("classification", "regression"):
             raise InputError(f"--task must be classification or regression, found {task!r}")
@@ -82,7 +90,7 @@ class _Asked:
         self.target, self.epsilon, self.delta, self.unit, self.records, self.task = (
             target, epsilon, delta, unit, records, task,
         )  # fmt: skip
-        self.method, self.model = method, model
+        self.method, self.model, self.registry = method, model, registry
 
 
 def _planned(
@@ -113,13 +121,16 @@ def _planned(
         raise InputError("how much privacy may it cost? give --epsilon; 1 is a common choice")
     delta = default_delta(schema.units) if asked.delta is None else asked.delta
     shared = _shared_budget(budget, budget_epsilon, asked.epsilon)
+    registry = asked.registry
+    if registry is None and schema_path is not None and schema.registry is not None:
+        registry = folder.name_of(schema_path.parent / schema.registry)
     problem = Problem(
-        schema.with_facts(target=target), target, asked.epsilon, delta,
+        replace(schema, target=target, registry=None), target, asked.epsilon, delta,
         asked.method or "sgld", asked.model or "linear", shared is not None,  # type: ignore[arg-type]
     )  # fmt: skip
     _ = problem.recipe  # refuses bad numbers before anything is written
     named = None if budget is None else folder.name_of(budget)
-    return RunFacts(problem, shared_ledger=named, shared_epsilon=shared)
+    return RunFacts(problem, shared_ledger=named, shared_epsilon=shared, registry=registry)
 
 
 def _schema(table: Table, data: Path, asked: _Asked, path: Path | None, public: Path | None) -> Schema:
@@ -173,7 +184,7 @@ def _resumed(folder: "RunFolder", asked: _Asked) -> "RunFacts":
     problem = facts.problem
     told = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
             "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
-            "task": problem.task}  # fmt: skip
+            "task": problem.task, "registry": facts.registry}  # fmt: skip
     for name, value in told.items():
         if getattr(asked, name) not in (None, value):
             raise InputError(f"the run was started with {name} {value}; --{name} cannot change now")
@@ -191,21 +202,24 @@ def _check_ledger_is_there(folder: "RunFolder", facts: "RunFacts") -> None:
 
 
 def _train(
-    folder: "RunFolder", facts: "RunFacts", table: Table, public_test: Path | None, evidence: bool, *,
+    folder: "RunFolder", facts: "RunFacts", table: Table, public_test: Path | None, *,
     explain: bool, resume: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from tacit.accountants import Budget
-    from tacit.runs import Histogram, check_budget, fit, training_plan
+    from tacit.runs import check_budget, fit, training_plan
 
     problem = facts.problem
     private = encode(table, problem.schema, problem.target)
+    warn_of_unreadable(table, problem.schema, problem.target, "for the data holder alone: ")
     if public_test is not None:
         facts = replace(facts, public_test=str(public_test.absolute()))
     test = None if facts.public_test is None else _test_data(Path(facts.public_test), facts)
     if test is not None:
         _say_shared_rows(private, test)
     budget = None if facts.shared_epsilon is None else Budget(facts.shared_epsilon, problem.delta)
-    plan = training_plan(problem, folder.shared_ledger(facts) or folder.ledger, budget)
+    plan = training_plan(problem, folder.place_of_ledger(facts), budget)
+    if isinstance(plan.ledger, RegisteredLedger) and is_there(Path(plan.ledger.registry)):
+        read_registry(plan.ledger.registry)  # another file, or a damaged one, is refused before anything is written
     if not resume:
         check_budget(problem, plan)
     if explain and not quiet:
@@ -217,17 +231,26 @@ def _train(
             folder.write_json(folder.facts, facts.to_json())
         started = time.perf_counter()
         with _progress(facts, plan, shown=not quiet) as on_step, _saying_how_to_go_on(folder):
-            begun = replace(facts, spread_begun=True)
-            histogram = Histogram(
-                facts.spread, facts.spread_begun, lambda: folder.write_json(folder.facts, begun.to_json())
-            )
             fitted = fit(
-                problem, private, plan, probes=test if evidence else None, members=evidence, on_step=on_step,
-                checkpoint=folder.checkpoint, resume=resume, histogram=histogram,
+                problem, private, plan, probes=test if facts.evidence else None, members=facts.evidence,
+                on_step=on_step, checkpoint=folder.checkpoint, resume=resume, histogram=_histogram(folder, facts),
             )  # fmt: skip
             facts = facts.finished(fitted, time.perf_counter() - started)
             _save(folder, facts, fitted, plan, test)
     _finish(folder, facts, fitted, quiet)
+
+
+def _histogram(folder: "RunFolder", facts: "RunFacts") -> "Histogram":
+    """How far the run came with its residuals, and how it notes in run.json that it goes further."""
+    from tacit.runs import Histogram
+
+    begun = replace(facts, spread_begun=True)
+    return Histogram(
+        facts.spread,
+        facts.spread_begun,
+        begin=lambda: folder.write_json(folder.facts, begun.to_json()),
+        keep=lambda spread: folder.write_json(folder.facts, replace(begun, spread=spread).to_json()),
+    )
 
 
 def _save(

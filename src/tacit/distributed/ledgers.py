@@ -1,6 +1,7 @@
 """One ledger for all ranks: rank 0 writes the file, and the others follow its records in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 
 from tacit.distributed.ranks import Ranks
@@ -13,16 +14,16 @@ class SharedLedger:
     """A ledger file as seen from every rank. What rank 0 cannot write, no rank goes on from."""
 
     def __init__(
-        self, ranks: Ranks, path: str | Path, header: LedgerHeader, versions: dict[str, str], *, create: bool
+        self, ranks: Ranks, path: str | PathLike[str], header: LedgerHeader, versions: dict[str, str], *, create: bool
     ) -> None:
         self.path = Path(path)
         self._ranks = ranks
         self._file: LedgerFile | None = None
         self._replay, self._chain = Replay(), Chain(str(path))
-        self._do(lambda: self._open(header, versions, create))
+        self._do(lambda: self._open(path, header, versions, create))
 
-    def _open(self, header: LedgerHeader, versions: dict[str, str], create: bool) -> None:
-        self._file = LedgerFile(self.path, header, versions, create=create)
+    def _open(self, path: str | PathLike[str], header: LedgerHeader, versions: dict[str, str], create: bool) -> None:
+        self._file = LedgerFile(path, header, versions, create=create)
 
     @property
     def ledger(self) -> Ledger:
@@ -73,7 +74,7 @@ class SharedLedger:
 
 
 def open_ledger(
-    ranks: Ranks, path: str | Path, header: LedgerHeader, versions: dict[str, str], *, create: bool = True
+    ranks: Ranks, path: str | PathLike[str], header: LedgerHeader, versions: dict[str, str], *, create: bool = True
 ) -> LedgerFile | SharedLedger:
     """The ledger of a run, whatever the number of ranks."""
     if ranks.alone:

@@ -1,6 +1,6 @@
 """A private, Bayesian classifier in scikit-learn's form."""
 
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         method: sgld, sghmc, bbp, dropout, vi or sgd.
         model: linear, mlp or MODULE:FACTORY.
         ledger: a file for the ledger; a second fit under it is charged on top, and refused beyond the budget.
+        budget_epsilon: with ``ledger``, what all fits under it may cost together, each at most ``epsilon``; for
+            OneVsRestClassifier and others that fit several times.
         random_state: for tests only: a seeded run is marked in its ledger and must not be released.
 
     Attributes:
@@ -49,7 +51,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         n_records: int | None = None,
         method: Method = "sgld",
         model: str = "linear",
-        ledger: str | Path | None = None,
+        ledger: str | PathLike[str] | None = None,
+        budget_epsilon: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -60,6 +63,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         self.method = method
         self.model = model
         self.ledger = ledger
+        self.budget_epsilon = budget_epsilon
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "PrivateClassifier":

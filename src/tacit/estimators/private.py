@@ -1,11 +1,14 @@
-"""What both estimators share: declared facts, a fit that is charged to a ledger, and a refusal of private searches.
+"""What both estimators share: declared facts, and a fit that is charged to a ledger.
 
-An argument that is left out is taken from the data, because scikit-learn's users expect ``fit(X, y)`` to work; the
-guarantee then says so. Declare ``bounds``, ``classes`` and ``n_records`` and it does not have to.
+An argument that is left out is taken from the data, because scikit-learn's users expect ``fit(X, y)`` to work; a
+warning and the guarantee then say so. Declare ``bounds``, ``classes`` and ``n_records`` and they do not have to.
 """
 
-import sys
 import tempfile
+import warnings
+from dataclasses import replace
+from itertools import count
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,16 +18,27 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit.accountants import Guarantee, Refusal, guarantees
-from tacit.errors import InputError, RefusedError
+from tacit.accountants import Budget, Guarantee, Refusal, guarantees
+from tacit.errors import InputError, UndeclaredWarning
+from tacit.estimators.wrappers import refuse_uncharged_wrappers
 from tacit.ledger import Ledger
 from tacit.randomness import Randomness
-from tacit.runs import Predictor, Problem, fit, training_plan
+from tacit.runs import Predictor, Problem, check_budget, fit, training_plan
 from tacit.tables import Category, Method, Number, Schema, Table, default_delta, encode, encode_inputs
+from tacit.training import TrainingPlan
 
 Floats = NDArray[np.float64]
 Bounds = tuple[ArrayLike, ArrayLike]
 TARGET = "target"
+
+_TRANSFORMED = (
+    "inputs are protected as fit got them: what was learned from private records before (a scaler, an encoder, a "
+    "selector, also as a step of a Pipeline) is not covered by epsilon"
+)
+_ARGUMENTS = {"bounds": "bounds", "classes": "classes", "target bounds": "target_bounds",
+              "number of records": "n_records"}  # fmt: skip
+_fits_without_a_ledger = count(1)
+_told: set[tuple[str, ...]] = set()  # what has been warned of
 
 
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
@@ -36,7 +50,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     n_records: int | None
     method: Method
     model: str
-    ledger: str | Path | None
+    ledger: str | PathLike[str] | None
+    budget_epsilon: float | None
     random_state: Any
 
     ledger_: Ledger
@@ -45,14 +60,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     delta_: float
 
     def __sklearn_clone__(self) -> Self:
-        """Refuse to be copied by a search: it would score candidates on private folds, which no ledger records."""
-        frame = sys._getframe()
-        while (frame := frame.f_back) is not None:  # type: ignore[assignment]
-            if str(frame.f_globals.get("__name__")).startswith("sklearn.model_selection"):
-                raise RefusedError(
-                    "a search or cross-validation scores fits on private folds, and neither fits nor scores would be "
-                    "charged; compare on public data instead, one fit with one ledger each, and add up their epsilons"
-                )
+        """A copy has the same ledger. A search is refused here: it takes an error of ``fit`` for a bad candidate."""
+        refuse_uncharged_wrappers(shares_a_ledger=self.ledger is not None)
         return type(self)(**self.get_params(deep=False))
 
     @property
@@ -63,6 +72,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, X: Floats, codes: Floats, target: Category | Number, taken: list[str]) -> Self:
         """Train on validated arrays; ``taken`` is what was read off the data so far."""
+        refuse_uncharged_wrappers(shares_a_ledger=self.ledger is not None)
         columns, records = self._columns(X, taken), self._records(X, taken)
         schema = Schema(
             (*columns, target),
@@ -70,19 +80,43 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             records=records,
             target=TARGET,
             derived_from_private_data=bool(taken),
-            source="declared in the constructor" if not taken else f"taken from data: {', '.join(taken)}",
+            source="as the caller stated in the constructor" if not taken else f"taken from data: {', '.join(taken)}",
         )
+        if taken:
+            _warn_of(taken)
         self.delta_ = default_delta(records) if self.delta is None else self.delta
-        problem = Problem(schema, TARGET, self.epsilon, self.delta_, self.method, self.model)
+        shared = self._shared_budget()
+        problem = Problem(schema, TARGET, self.epsilon, self.delta_, self.method, self.model, shared is not None)
         data = encode(Table({**_table(X).columns, TARGET: codes}), schema, TARGET)
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "ledger.jsonl" if self.ledger is None else Path(self.ledger)
-            fitted = fit(problem, data, training_plan(problem, path), randomness=self._randomness())
+            path = Path(folder) / "ledger.jsonl" if self.ledger is None else self.ledger
+            plan = self._with_assumptions(training_plan(problem, path, shared))
+            check_budget(problem, plan)
+            fitted = fit(problem, data, plan, randomness=self._randomness())
         self.ledger_ = fitted.ledger
         self.settings_ = [setting.to_json() for setting in problem.recipe.settings]
         self.warnings_ = list(problem.recipe.warnings)
         self._predictor = Predictor(problem, fitted.posterior, fitted.spread)
         return self
+
+    def _shared_budget(self) -> Budget | None:
+        """The total of all fits under the ledger, if one was given."""
+        if self.budget_epsilon is None:
+            return None
+        if self.ledger is None:
+            raise InputError("budget_epsilon is the total of all fits under one ledger; name it with ledger=...")
+        return Budget(self.budget_epsilon, self.delta_)
+
+    def _with_assumptions(self, plan: TrainingPlan) -> TrainingPlan:
+        """What no fit can check. Fits under one ledger are added up there; the others only know their number."""
+        said = [*plan.assumptions, _TRANSFORMED]
+        number = next(_fits_without_a_ledger) if self.ledger is None else 1
+        if number > 1:
+            said.append(
+                f"this is fit {number} without a ledger in this process: fits on the same people add up; name one "
+                "ledger for all of them"
+            )
+        return replace(plan, assumptions=tuple(said))
 
     def _columns(self, X: Floats, taken: list[str]) -> tuple[Number, ...]:
         if self.bounds is None:
@@ -116,6 +150,19 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True  # a missing value counts as the middle of its bounds
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _warn_of(taken: list[str]) -> None:
+    """Once in a process, at the line that called ``fit``; where warnings are errors, every time."""
+    if tuple(taken) in _told:
+        return
+    warnings.warn(
+        f"{', '.join(taken)}: not declared, so read off the private data, which epsilon does not cover; declare "
+        f"{', '.join(_ARGUMENTS[name] for name in taken)} in the constructor",
+        UndeclaredWarning,
+        stacklevel=4,
+    )
+    _told.add(tuple(taken))
 
 
 def both_bounds(name: str, bounds: Any, size: int) -> tuple[Floats, Floats]:

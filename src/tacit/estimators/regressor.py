@@ -1,6 +1,6 @@
 """A private, Bayesian regressor in scikit-learn's form, whose intervals hold what they say."""
 
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     Args:
         target_bounds: (low, high) of the target; None takes them from the data. Targets outside are clamped.
-        epsilon, delta, bounds, n_records, method, model, ledger, random_state: as for :class:`PrivateClassifier`.
+        epsilon, delta, bounds, n_records, method, model, ledger, budget_epsilon, random_state: as for
+            :class:`PrivateClassifier`.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -42,7 +43,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         n_records: int | None = None,
         method: Method = "sgld",
         model: str = "linear",
-        ledger: str | Path | None = None,
+        ledger: str | PathLike[str] | None = None,
+        budget_epsilon: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -53,6 +55,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         self.method = method
         self.model = model
         self.ledger = ledger
+        self.budget_epsilon = budget_epsilon
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "PrivateRegressor":

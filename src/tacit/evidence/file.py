@@ -1,5 +1,6 @@
 """Evidence as a private side-car file, bound to its ledger by the ledger's hash, never the other way round."""
 
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ FORMAT = "tacit-evidence-2"
 _COLUMNS = ("probability", "noise_multiplier", "steps", "first", "last")
 
 
-def evidence_path(run: str | Path, kind: str) -> Path:
+def evidence_path(run: str | PathLike[str], kind: str) -> Path:
     """Where a run's evidence of a kind lies: beside its ledger."""
     run = Path(run)
     return (run if run.is_dir() else run.parent) / f"evidence.{kind}.safetensors"
@@ -66,7 +67,7 @@ def _stretch(row: list[float]) -> Stretch:
     return Stretch(probability, noise, int(steps), int(first), int(last))
 
 
-def check_bound(evidence: Evidence, run: str | Path) -> None:
+def check_bound(evidence: Evidence, run: str | PathLike[str]) -> None:
     """Refuse evidence of another ledger: its head must be a record of this one."""
     verify_ledger(run)  # a damaged one says so itself
     try:

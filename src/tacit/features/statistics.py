@@ -8,7 +8,7 @@ taken around 0, as the mean is not known when a row is clipped; the released mea
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 
 import torch
 from torch import Tensor
@@ -73,7 +73,7 @@ def private_statistics(
     rows: Tensor,
     plan: StatisticsPlan,
     *,
-    ledger: str | Path,
+    ledger: str | PathLike[str],
     header: LedgerHeader,
     randomness: Randomness | None = None,
 ) -> Statistics:
@@ -113,7 +113,7 @@ def clipped_sums(rows: Tensor, mechanism: GaussianSumMechanism) -> dict[str, Ten
     return sums
 
 
-def _charge(ledger: str | Path, header: LedgerHeader, charges: Sequence[Charge]) -> None:
+def _charge(ledger: str | PathLike[str], header: LedgerHeader, charges: Sequence[Charge]) -> None:
     with LedgerFile(ledger, header) as file:
         budget = Budget.of(file.ledger)
         if budget is not None:

@@ -19,6 +19,8 @@ from tacit.ledger.events import (
 )
 from tacit.ledger.file import LedgerFile, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.ledger import Ledger, LedgerHeader
+from tacit.ledger.registered_runs import RegisteredRun, joined, registered_runs
+from tacit.ledger.registry import RegisteredLedger
 
 __all__ = [
     "BallsInBinsStep",
@@ -35,13 +37,17 @@ __all__ = [
     "Neighbours",
     "PoissonSample",
     "PosteriorSample",
+    "RegisteredLedger",
+    "RegisteredRun",
     "SamplingEvent",
     "ShuffledStep",
     "Unit",
     "event_from_json",
     "event_to_json",
+    "joined",
     "ledger_path",
     "merged_noise_multiplier",
     "read_ledger",
+    "registered_runs",
     "verify_ledger",
 ]

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tacit.errors import LedgerError
 
@@ -40,6 +40,11 @@ class Head:
         if type(self.count) is not int or not isinstance(self.hash, str) or not _HASH.fullmatch(self.hash):
             return False
         return self.count > 0 or (self.count == 0 and self.hash == GENESIS)
+
+
+def head_of(facts: Mapping[str, Any]) -> Head:
+    """A head as JSON elsewhere, held to the same rules as the head file."""
+    return Head.from_bytes(canonical({"count": facts["count"], "hash": facts["hash"]}) + b"\n")
 
 
 def canonical(value: Mapping[str, Any]) -> bytes:
@@ -111,6 +116,24 @@ class Chain:
                     f"{self.where}: has {count} records where its head knows {head.count}; it was rolled back or "
                     "truncated"
                 )
+
+
+class ReadsRecords(Protocol):
+    """What makes sense of the records of a file."""
+
+    def read(self, records: Iterable[Record]) -> None: ...
+
+
+def follow_file(
+    chain: Chain, parts: Iterable[bytes], head: bytes | None, reader: ReadsRecords | None, *since: Head
+) -> None:
+    """Follow the next bytes of a file through the head beside it; without one, a rollback could not be seen."""
+    heads = [] if head is None else [Head.from_bytes(head)]
+    for records in chain.follow(parts, *heads, *since):
+        if reader is not None:
+            reader.read(records)
+    if head is None and chain.head.count > 1:
+        raise LedgerError(f"{chain.where}: the head file is missing, so a rollback could not be seen; restore it")
 
 
 _CHARGES = b'{"charges":'

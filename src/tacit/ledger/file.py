@@ -4,21 +4,23 @@ Order of things (failure-modes, "The ledger"): lock, check the budget, append a 
 clip, add noise and update. A crash can therefore only over-count, by at most one block.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tacit.errors import InputError, LedgerError
-from tacit.ledger.chain import Chain, Head, seal
+from tacit.ledger.chain import Chain, Head, follow_file, seal
 from tacit.ledger.charges import Block, Charge, charges_to_json
 from tacit.ledger.ledger import Ledger, LedgerHeader
+from tacit.ledger.registry import RegisteredLedger, Registration
 from tacit.ledger.replay import FORMAT, Replay
 from tacit.ledger.storage import FileStorage, head_path, read_bytes, read_parts, reason_of
 
 
-def ledger_path(path: str | Path) -> Path:
+def ledger_path(path: str | PathLike[str]) -> Path:
     """A run's folder stands for the ``ledger.jsonl`` inside it."""
     path = Path(path)
     try:
@@ -27,7 +29,7 @@ def ledger_path(path: str | Path) -> Path:
         raise LedgerError(f"{str(path)[:100]} is no name for a ledger: {reason_of(error)}") from error
 
 
-def verify_ledger(path: str | Path, *, since: Head | None = None) -> Chain:
+def verify_ledger(path: str | PathLike[str], *, since: Head | None = None) -> Chain:
     """Check the hash chain and the head of a ledger; needs no lock, and does not ask what the records mean.
 
     ``since`` is a head kept elsewhere, as in a checkpoint: a ledger that does not go on from it is refused.
@@ -35,7 +37,7 @@ def verify_ledger(path: str | Path, *, since: Head | None = None) -> Chain:
     return _read(ledger_path(path), None, since)
 
 
-def read_ledger(path: str | Path) -> Ledger:
+def read_ledger(path: str | PathLike[str]) -> Ledger:
     """Read and verify a ledger; an unfinished last line is charged like the block before it.
 
     Raises:
@@ -53,22 +55,10 @@ def _read(path: Path, replay: Replay | None, since: Head | None = None) -> Chain
     parts = read_parts(path)
     if parts is None:
         raise LedgerError(f"no ledger at {path}; name a ledger file or a run's folder")
-    chain = _follow(parts, head, path, replay, since)
+    chain = Chain(str(path))
+    follow_file(chain, parts, head, replay, *([] if since is None else [since]))
     if not chain.head.count:
         raise LedgerError(f"{path} holds no ledger record")
-    return chain
-
-
-def _follow(
-    parts: Iterable[bytes], head: bytes | None, path: Path, replay: Replay | None, since: Head | None = None
-) -> Chain:
-    chain = Chain(str(path))
-    heads = [Head.from_bytes(head)] if head is not None else []
-    for records in chain.follow(parts, *heads, *([] if since is None else [since])):
-        if replay is not None:
-            replay.read(records)
-    if head is None and chain.head.count > 1:
-        raise LedgerError(f"{path}: the head file is missing, so a rollback could not be seen; restore it")
     return chain
 
 
@@ -76,6 +66,7 @@ class LedgerFile:
     """A ledger open for writing. One writer at a time; every method returns only when the disk has the record.
 
     Args:
+        path: the file; a :class:`RegisteredLedger` enters it in a registry before its first charge.
         header: what is declared; a ledger that was opened with another declaration is refused.
         create: whether to make it if there is none; what goes on from an earlier charge must not.
 
@@ -93,13 +84,14 @@ class LedgerFile:
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | PathLike[str],
         header: LedgerHeader,
         versions: Mapping[str, str] | None = None,
         *,
         create: bool = True,
     ) -> None:
         self.path = Path(path)
+        self._registration = Registration(path) if isinstance(path, RegisteredLedger) else None
         self._storage = FileStorage(self.path, create=create)
         try:
             self._recover(header, dict(versions or {}))
@@ -109,8 +101,8 @@ class LedgerFile:
 
     def _recover(self, header: LedgerHeader, versions: dict[str, str]) -> None:
         head = self._storage.read_head()
-        self._replay = Replay()
-        chain = _follow(self._storage.read(), head, self.path, self._replay)
+        self._replay, chain = Replay(), Chain(str(self.path))
+        follow_file(chain, self._storage.read(), head, self._replay)
         self._head = chain.head
         if not chain.head.count:
             if chain.torn_bytes:
@@ -168,6 +160,8 @@ class LedgerFile:
                     f"a {charge.event.kind} sample protects {charge.event.neighbours} neighbours, "
                     f"this ledger was opened for {neighbours}"
                 )
+        if self._registration is not None:
+            self._registration.announce(charges, self.ledger, self.head)
         self._append({"record": "reserve", "charges": charges_to_json(charges)}, Block(tuple(charges)))
         return self._head.count
 
@@ -195,6 +189,9 @@ class LedgerFile:
         self._append(record)
 
     def close(self) -> None:
+        registration, self._registration = self._registration, None
+        if registration is not None and not self.broken:
+            registration.close(self.ledger, self.head)
         self._storage.close()
 
     def __enter__(self) -> Self:

@@ -1,9 +1,9 @@
 """A ledger as a value: a header of declared facts and the charges that were made under it."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from tacit.errors import InputError, check_choice, check_count, check_inside, check_positive, check_texts
 from tacit.ledger.charges import Charge, Charges
@@ -58,6 +58,10 @@ class LedgerHeader:
         if (self.filter_order is None) != (self.filter_divergence is None):
             raise InputError("filter_order and filter_divergence belong together: give both or neither")
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "LedgerHeader":
+        return cls(**{**values, "assumptions": tuple(values["assumptions"])})
+
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
@@ -94,9 +98,14 @@ class Ledger:
     def steps(self) -> int:
         return Charges.of(self.charges).steps
 
-    def merged(self) -> dict[SamplingEvent, int]:
+    def merged(self) -> Counter[SamplingEvent]:
         """Distinct events with how often each was released; composition does not depend on the order."""
-        counts: Counter[SamplingEvent] = Counter()
-        for charge in self.charges:
-            counts[charge.event] += charge.steps
-        return {event: steps for event, steps in counts.items() if steps}
+        return +counted(self.charges)
+
+
+def counted(charges: Iterable[Charge]) -> Counter[SamplingEvent]:
+    """How many steps of each event there are."""
+    counts: Counter[SamplingEvent] = Counter()
+    for charge in charges:
+        counts[charge.event] += charge.steps
+    return counts

@@ -7,13 +7,12 @@ The hashes stand beside the ledger and never in it: the ledger must be the same 
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tacit.errors import InputError, LedgerError, RefusedError
-from tacit.ledger.chain import Head, canonical
+from tacit.ledger.chain import Head, canonical, head_of
 from tacit.ledger.file import verify_ledger
 from tacit.ledger.storage import read_bytes, replace_file
 
@@ -75,11 +74,6 @@ def check_if_finished(run: Path) -> None:
         manifest = read_manifest(run)
         read_artefacts(run, manifest)
         verify_ledger(run, since=manifest.head)
-
-
-def head_of(facts: Mapping[str, Any]) -> Head:
-    """A head as JSON elsewhere, held to the same rules as the head file."""
-    return Head.from_bytes(canonical({"count": facts["count"], "hash": facts["hash"]}) + b"\n")
 
 
 def file_hash(data: bytes) -> str:

@@ -60,9 +60,7 @@ class Replay:
             case "open" if self._header is None:
                 if record["format"] != FORMAT:
                     raise LedgerError(f"the ledger has format {record['format']}, this version reads {FORMAT}")
-                values = dict(record["header"])
-                values["assumptions"] = tuple(values["assumptions"])
-                self._header = LedgerHeader(**values)
+                self._header = LedgerHeader.from_json(record["header"])
             case _ if self._header is None:
                 raise LedgerError(_NOT_OPENED)
             case "reserve" | "void":

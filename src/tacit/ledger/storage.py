@@ -48,8 +48,8 @@ class FileStorage:
             self.close()
             raise LedgerError(f"ledger {path} cannot be opened for writing: {reason_of(error)}") from error
 
-    def read(self) -> Iterator[bytes]:
-        return _parts(self._disk, self._file, f"ledger {self.path}")
+    def read(self, offset: int = 0) -> Iterator[bytes]:
+        return _parts(self._disk, self._file, f"ledger {self.path}", offset)
 
     def append(self, data: bytes) -> None:
         """Write all of ``data`` at the end and wait until it is on disk."""

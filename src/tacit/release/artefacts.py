@@ -13,7 +13,8 @@ from safetensors import SafetensorError, safe_open
 from tacit.errors import InputError, LedgerError, RefusedError
 from tacit.evidence import check_bound, load_evidence
 from tacit.ledger import Head, verify_ledger
-from tacit.ledger.manifest import MANIFEST, head_of
+from tacit.ledger.chain import head_of
+from tacit.ledger.manifest import MANIFEST
 
 RUN_FACTS = "run.json"
 DERIVED = "derived_from_private_data"
@@ -88,7 +89,7 @@ def facts_of(data: bytes) -> dict[str, Any]:
 def published(data: bytes) -> bytes:
     """``run.json`` as it leaves: without how long the run took, which no noise hides, and without paths."""
     facts = facts_of(data)
-    kept = {name: item for name, item in facts.items() if name not in ("seconds", "public_test")}
+    kept = {name: item for name, item in facts.items() if name not in ("seconds", "public_test", "registry")}
     if isinstance(kept.get("shared_ledger"), str):
         kept["shared_ledger"] = Path(kept["shared_ledger"]).name
     return data if kept == facts else (json.dumps(kept, indent=1, ensure_ascii=False) + "\n").encode()

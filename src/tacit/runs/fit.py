@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class Fitted:
     spread: Spread | None = None
 
 
-def training_plan(problem: Problem, ledger: str | Path, budget: Budget | None = None) -> TrainingPlan:
+def training_plan(problem: Problem, ledger: str | PathLike[str], budget: Budget | None = None) -> TrainingPlan:
     """All public facts of the run. ``budget`` is that of a ledger shared with other runs, which is adaptive (F13)."""
     units, settings = problem.schema.units, problem.recipe
     return TrainingPlan(
@@ -98,16 +99,18 @@ def fit(
     noise = problem.recipe.spread_noise
     if noise is None or histogram.spread is not None:
         return replace(found, spread=histogram.spread)
+    said = predict(problem.build(), found.posterior, inputs, likelihood=problem.likelihood, levels=(0.5,))
+    assert isinstance(said, RegressionPrediction)
+    users = None if data.users is None else np.unique(data.users.astype(str), return_inverse=True)[1]
+    residuals = (targets.double() - said.mean).numpy()
     if histogram.begun:  # it may have been seen before it was lost, so that another one is another release
         try:
             charge_spread(plan, noise, randomness)
         except BudgetError:
             return found
     histogram.begin()
-    said = predict(problem.build(), found.posterior, inputs, likelihood=problem.likelihood, levels=(0.5,))
-    assert isinstance(said, RegressionPrediction)
-    users = None if data.users is None else np.unique(data.users.astype(str), return_inverse=True)[1]
-    spread = release_spread((targets.double() - said.mean).numpy(), users, plan, noise, randomness)
+    spread = release_spread(residuals, users, plan, noise, randomness)
+    histogram.keep(spread)
     return replace(found, ledger=read_ledger(plan.ledger), spread=spread)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError, TacitError
-from tacit.ledger import locks
+from tacit.ledger import RegisteredLedger, locks
 from tacit.ledger.manifest import MANIFEST, check_if_finished, write_manifest
 from tacit.ledger.storage import make_folders, reason_of, replace_file
 from tacit.posteriors import Posterior, load_posterior
@@ -110,17 +110,22 @@ class RunFolder:
             locks.note_path(self.path).unlink(missing_ok=True)
             self.path.rmdir()
 
-    def name_of(self, ledger: Path) -> str:
-        """How run.json names a shared ledger: from the folder if it lies in it, else by its whole path.
+    def name_of(self, file: Path) -> str:
+        """How run.json names a shared ledger or a registry: from the folder if it lies in it, else by its whole path.
 
-        So a run goes on under the same ledger wherever it is taken up from.
+        So a run goes on under the same ones wherever it is taken up from.
         """
-        whole = ledger.absolute()
+        whole = file.absolute()
         return str(whole.relative_to(self.path.absolute()) if whole.is_relative_to(self.path.absolute()) else whole)
 
     def shared_ledger(self, facts: "RunFacts") -> Path | None:
         """The ledger that the run shares with others."""
         return None if facts.shared_ledger is None else self.path / facts.shared_ledger
+
+    def place_of_ledger(self, facts: "RunFacts") -> Path | RegisteredLedger:
+        """The ledger that is charged, its own or a shared one, with the registry that it is entered in."""
+        path = self.shared_ledger(facts) or self.ledger
+        return path if facts.registry is None else RegisteredLedger(path, self.path / facts.registry)
 
     def finish(self) -> None:
         """Mark the run as finished: from here on its files are what they are. The checkpoint has served its time."""
@@ -140,6 +145,8 @@ class RunFacts:
     file to evaluate on: whoever goes on with the run needs them. A release leaves the paths out.
 
     Args:
+        registry: the file in which the runs on this data are entered, seen from the folder.
+        evidence: whether private evidence is gathered beside the ledger.
         steps: how many the posterior comes from, once there is one.
         spread_begun: a histogram of residuals was about to be drawn; without ``spread`` it was lost.
     """
@@ -153,6 +160,8 @@ class RunFacts:
     public_test: str | None = None
     steps: int | None = None
     spread_begun: bool = False
+    registry: str | None = None
+    evidence: bool = False
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -193,6 +202,8 @@ class RunFacts:
             "public_test": self.public_test,
             "steps": self.steps,
             "spread_begun": self.spread_begun,
+            "registry": self.registry,
+            "evidence": self.evidence,
         }
 
     @classmethod
@@ -212,6 +223,8 @@ class RunFacts:
             facts.get("public_test"),
             facts.get("steps"),
             facts.get("spread_begun", False),
+            facts.get("registry"),
+            facts.get("evidence", False),
         )
 
     def finished(self, fitted: Fitted, seconds: float) -> "RunFacts":

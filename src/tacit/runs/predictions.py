@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from tacit.errors import InputError
 from tacit.posteriors import Posterior, Prediction, RegressionPrediction, predict
 from tacit.runs.problem import Problem
 from tacit.runs.spread import Spread
-from tacit.tables import Table, encode_inputs, target_scale
+from tacit.tables import Flag, Table, encode_inputs, target_scale
 from tacit.tables.encoding import Floats
+from tacit.tables.files import to_text
 
 LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
 
@@ -48,10 +50,24 @@ class Predictor:
         )
         return found
 
-    def table(self, table: Table) -> dict[str, Any]:
-        """The columns that ``tacit predict`` writes, one value for each row of the table."""
+    def table(self, table: Table, id_column: str | None = None) -> dict[str, Any]:
+        """The columns that ``tacit predict`` writes, one value for each row of the table.
+
+        First comes the column that says whose row it is: the one that is named, or the unit of privacy if it is there.
+        """
+        schema = self.problem.schema
+        said = self._said(table)
+        if id_column is None and schema.unit != "record" and schema.unit in table.columns:
+            id_column = schema.unit
+        if id_column is None:
+            return said
+        if id_column in said:
+            raise InputError(f"the id column {id_column!r} has the name of a predicted column; rename it in the table")
+        return {id_column: to_text(table.column(id_column)), **said}
+
+    def _said(self, table: Table) -> dict[str, Any]:
         inputs = encode_inputs(table, self.problem.schema, self.problem.target)
-        target, classes = self.problem.target, self.problem.classes
+        target, classes = self.problem.target, self._words(table)
         if classes is None:
             found = self.numbers(inputs)
             return {
@@ -66,3 +82,12 @@ class Predictor:
         columns: dict[str, Any] = {target: np.array(classes, dtype=object)[said.classes.numpy()]}
         columns |= {f"probability {name}": said.mean[:, number].numpy() for number, name in enumerate(classes)}
         return columns | {"entropy": said.entropy.numpy(), "mutual information": said.mutual_information.numpy()}
+
+    def _words(self, table: Table) -> tuple[str, ...] | None:
+        """The classes as the table calls them, if it has the target; otherwise as they are declared."""
+        target, schema = self.problem.target, self.problem.schema
+        column = schema.column(target)
+        if isinstance(column, Flag) and target in table.columns:
+            flag = column.in_words_of(to_text(table.columns[target]).tolist())
+            return flag.no[0], flag.yes[0]
+        return self.problem.classes

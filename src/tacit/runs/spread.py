@@ -41,13 +41,15 @@ class Spread:
 class Histogram:
     """How far a run came with its histogram: what it released, or that it began to and may have been cut off.
 
-    ``begin`` notes durably that it begins. Counts that a crash took away may have been seen before, so that they are
-    paid for again; without the note nobody could tell.
+    ``begin`` notes durably that noise is about to be drawn, ``keep`` what came of it; between the two there is little
+    else. Counts that a crash took away there may have been seen before, so that they are paid for again; without the
+    note nobody could tell.
     """
 
     spread: Spread | None = None
     begun: bool = False
     begin: Callable[[], None] = lambda: None
+    keep: Callable[[Spread], None] = lambda _: None
 
 
 def charge_spread(plan: TrainingPlan, noise: float, randomness: Randomness) -> None:

@@ -4,7 +4,8 @@ Every declaration is a public fact. Nothing here is learned from records, so no 
 """
 
 import math
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, get_args
 
 from tacit.errors import InputError, check_positive
@@ -110,6 +111,21 @@ class Flag:
             raise InputError(f"column {self.name!r}: yes and no must be lists of texts in quotes")
         if len({text.lower() for text in both}) != len(both):
             raise InputError(f"column {self.name!r}: a text stands in yes and no, or twice in one of them")
+
+    def in_words_of(self, cells: Iterable[str]) -> "Flag":
+        """The same flag, with the words that these cells use for its sides in front.
+
+        Example:
+            >>> Flag("smoker").in_words_of(["?", "No", "Yes", "no"]).no[:2]
+            ('No', 'false')
+        """
+        found = {cell.lower(): cell for cell in reversed(list(cells))}  # the first spelling of each
+
+        def own_first(words: tuple[str, ...]) -> tuple[str, ...]:
+            used = [found[word.lower()] for word in words if word.lower() in found]
+            return (*used, *(word for word in words if word.lower() not in found))
+
+        return replace(self, yes=own_first(self.yes), no=own_first(self.no))
 
 
 @dataclass(frozen=True, slots=True)

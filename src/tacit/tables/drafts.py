@@ -72,7 +72,7 @@ def _kind(cells: Cells) -> str:
 def _filled(name: str, cells: Cells, is_target: bool) -> Column:
     typed = _typed(name, cells)
     if isinstance(typed, Flag):
-        return typed
+        return typed.in_words_of(to_text(cells).tolist())
     if isinstance(typed, Number):
         values = to_numbers(cells)
         values = values[np.isfinite(values)]

@@ -88,6 +88,23 @@ def target_scale(schema: Schema, target: str) -> tuple[float, float]:
     return (column.low + column.high) / 2, (column.high - column.low) / 2
 
 
+def unreadable_cells(table: Table, schema: Schema, target: str) -> dict[str, int]:
+    """How many cells of each number column are neither numbers nor missing, as 12,5 is not. Private like the table.
+
+    Example:
+        >>> schema = Schema((Number("age", 0, 120), Flag("well")), records=3)
+        >>> unreadable_cells(Table({"age": np.array(["39,5", "", "40"], dtype=object)}), schema, "well")
+        {'age': 1}
+    """
+    found = {}
+    for column in (*schema.features(target), schema.column(target)):
+        cells = table.columns.get(column.name)
+        if isinstance(column, Number) and cells is not None and cells.dtype.kind != "f":
+            odd = cells[np.isnan(to_numbers(cells))]
+            found[column.name] = sum(cell.lower() not in MISSING for cell in odd.tolist())
+    return {name: count for name, count in found.items() if count}
+
+
 def _targets(
     table: Table, schema: Schema, target: str
 ) -> tuple[NDArray[np.float32] | NDArray[np.int64], NDArray[np.bool_]]:

@@ -17,7 +17,7 @@ from tacit.tables.files import shown
 
 Task = Literal["classification", "regression"]
 FORMAT = 1
-_FACTS = ("dataset", "records", "users", "target", "unit", "derived_from_private_data", "source")
+_FACTS = ("dataset", "records", "users", "target", "unit", "derived_from_private_data", "source", "registry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Schema:
         derived_from_private_data: bounds, levels or counts were read off the private table: the guarantee does not
             cover them.
         source: where the declarations come from, in words.
+        registry: the file that every run on this data enters itself in, seen from the schema's folder.
 
     Example:
         >>> schema = Schema((Number("age", 0, 120), Category("smoker", ("no", "yes"))), records=1000)
@@ -49,6 +50,7 @@ class Schema:
     unit: str = "record"
     derived_from_private_data: bool = False
     source: str = "declared"
+    registry: str | None = None
 
     def __post_init__(self) -> None:
         again = [name for name, count in Counter(column.name for column in self.columns).items() if count > 1]
@@ -57,9 +59,10 @@ class Schema:
         for name in ("records", "users"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
-        for name, kind in (("dataset", str), ("target", str), ("unit", str), ("derived_from_private_data", bool)):
+        for name, kind in (("dataset", str), ("target", str), ("unit", str), ("derived_from_private_data", bool),
+                           ("registry", str)):  # fmt: skip
             value = getattr(self, name)
-            if not isinstance(value, kind) and not (name == "target" and value is None):
+            if not isinstance(value, kind) and not (name in ("target", "registry") and value is None):
                 raise InputError(f"the schema's {name} must be a {kind.__name__}, found {value!r}")
 
     def column(self, name: str) -> Column:
@@ -127,7 +130,7 @@ class Schema:
             return (
                 "bounds, levels or the number of records were read off the private data; epsilon does not cover that",
             )
-        return (f"bounds, levels, classes and the number of records are public ({self.source})",)
+        return (f"bounds, levels, classes and the number of records are taken as public ({self.source})",)
 
     def to_json(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in _FACTS if getattr(self, name) is not None}

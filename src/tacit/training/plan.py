@@ -1,7 +1,7 @@
 """A plan: every public fact of a private run, fixed before any data is read."""
 
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 from typing import Literal, get_args
 
 import torch
@@ -33,7 +33,8 @@ class TrainingPlan:
         clipping: what one unit may do.
         noise: how much noise hides it; None if the inference method or the vector groups say so.
         steps: how many steps, fixed beforehand.
-        ledger: where the ledger lies; several runs on the same data share one.
+        ledger: where the ledger lies; several runs on the same data share one, or each has its own and they are entered
+            in one registry (:class:`RegisteredLedger`).
         budget: a hard stop: a block of steps that would exceed it is refused before its data is read.
         unit: whose presence is protected.
         dataset: a public name for the ledger.
@@ -52,7 +53,7 @@ class TrainingPlan:
     clipping: Clipping
     noise: GaussianNoise | None
     steps: int
-    ledger: str | Path
+    ledger: str | PathLike[str]
     budget: Budget | None = None
     unit: UnitOfPrivacy = RECORDS
     dataset: str = "unnamed"
@@ -92,7 +93,7 @@ class TrainingPlan:
         for name, kind in (("noise", GaussianNoise), ("budget", Budget)):
             if getattr(self, name) is not None and not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name} must be a {kind.__name__} or None, found {getattr(self, name)!r}")
-        if not isinstance(self.ledger, str | Path):
+        if not isinstance(self.ledger, str | PathLike):
             raise InputError(f"ledger must be the path of a file, found {self.ledger!r}")
         if not isinstance(self.dataset, str):
             raise InputError(f"dataset must be a declared name, found {self.dataset!r}")

@@ -1,6 +1,7 @@
 """User story 1: make an existing PyTorch loop private by changing three lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -33,7 +34,7 @@ class PrivateGradient:
         model: any module without record-mixing layers. It is not wrapped, hooked or changed.
         losses: ``losses(model, batch) -> Tensor[records]``, one loss per record.
         sampling, clipping, noise: what the mechanism does.
-        ledger: the file that records what was released.
+        ledger: the file that records what was released; a :class:`RegisteredLedger` is entered in a registry.
         unit, budget, dataset, dataset_size, physical_batch, block, schedule, assumptions, numerics, isolation: see
             :class:`TrainingPlan`.
         randomness: secure by default.
@@ -66,7 +67,7 @@ class PrivateGradient:
         clipping: Clipping,
         noise: GaussianNoise | None = None,
         *,
-        ledger: str | Path,
+        ledger: str | PathLike[str],
         unit: UnitOfPrivacy = RECORDS,
         budget: Budget | None = None,
         dataset: str = "unnamed",
