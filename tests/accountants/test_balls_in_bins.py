@@ -1,3 +1,4 @@
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,6 +29,39 @@ def test_both_directions_against_a_grid(z):
     item = Pass(2, z)
     assert remove_log_moments(item, WHOLE) == pytest.approx([two_bins(z, a) for a in WHOLE], rel=1e-6)
     assert add_log_moments(item, WHOLE) == pytest.approx([two_bins(z, 1 - a) for a in WHOLE], rel=1e-6)
+
+
+def two_bins_remove(z, order):
+    """The multinomial sum for two bins, with many digits."""
+    with mpmath.workdps(40):
+        terms = (
+            mpmath.binomial(order, k)
+            * mpmath.exp((k * k - k + (order - k) ** 2 - (order - k)) / (2 * mpmath.mpf(z) ** 2))
+            for k in range(order + 1)
+        )
+        return mpmath.log(mpmath.fsum(terms)) - order * mpmath.log(2)
+
+
+def two_bins_add(z, m):
+    """E[R^-m] with R = exp(s/(sqrt(2) z) - 1/(2 z^2)) cosh(d/(sqrt(2) z)), s and d independent and normal."""
+    with mpmath.workdps(40):
+        step, z = mpmath.mpf(min(0.2, z, 0.6 / np.sqrt(1 + m / (2 * z * z)))), mpmath.mpf(z)
+        terms = (
+            mpmath.exp(-((i * step) ** 2) / 2) * mpmath.cosh(i * step / (mpmath.sqrt(2) * z)) ** (-m)
+            for i in range(-int(14 / step), int(14 / step) + 1)
+        )
+        mean = mpmath.fsum(terms) * step / mpmath.sqrt(2 * mpmath.pi)
+        return m / (2 * z * z) + mpmath.mpf(m) ** 2 / (4 * z * z) + mpmath.log(mean)
+
+
+@pytest.mark.parametrize("z", [0.5, 3.0, 100.0])
+@pytest.mark.parametrize("order", [2, 63, 1024, 4096])
+def test_never_below_the_truth_to_order_4096(z, order):
+    [bound] = pass_log_moments(Pass(2, z), np.array([float(order)]))
+    truth = max(two_bins_remove(z, order), two_bins_add(z, order - 1))
+    assert bound >= truth
+    if np.isfinite(bound):  # where the integral does not reach, an honest infinity
+        assert bound <= truth * (1 + mpmath.mpf(1e-9)) + mpmath.mpf(1e-10)
 
 
 @pytest.mark.parametrize("order", [1.3, 2.5, 6.7])

@@ -274,7 +274,7 @@ def test_everybody_at_the_clip_is_the_worst_case(composition):
 def test_the_probes_beat_holder_and_the_mixture_beats_both():
     book, found = ledger(), evidence(np.random.default_rng(3).uniform(0, 0.3, 4000))
     mixture, probes, holder = (
-        _guarantee(book, found, composition=name).epsilon for name in ("mixture", "probes", "holder")
+        BayesianAccountant(name).estimate(book, delta=1e-5, evidence=found) for name in ("mixture", "probes", "holder")
     )
     assert mixture < probes < holder
     assert mixture < ACCOUNTANTS["pld"].guarantee(book, delta=1e-5).epsilon
@@ -284,6 +284,39 @@ def test_markov_percentiles_are_never_above_dp():
     found = _guarantee(ledger(), evidence(SKEWED), percentile=0.99)
     assert found.percentile == 0.99
     assert found.epsilon <= ACCOUNTANTS["pld"].guarantee(ledger(), delta=1e-5).epsilon
+
+
+@pytest.mark.parametrize("composition", ["probes", "holder", "mixture"])
+def test_few_probes_never_say_more_than_the_worst_case(composition):
+    book, worst = ledger(), ACCOUNTANTS["pld"].guarantee(ledger(), delta=1e-5).epsilon
+    few = evidence(np.ones(10))
+    found = _guarantee(book, few, composition=composition)
+    assert found.epsilon == worst < BayesianAccountant(composition).estimate(book, delta=1e-5, evidence=few)
+    assert any("this is the DP number" in sentence for sentence in found.assumptions)
+    many = _guarantee(book, evidence(np.full(20_000, 0.05)), composition="mixture")
+    assert many.epsilon < worst
+    assert not any("this is the DP number" in sentence for sentence in many.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("composition", "estimator", "words"),
+    [
+        ("mixture", "betting", "at most 1e-06 of all samples, and 1e-06 of delta"),
+        ("probes", "betting", "at most 1e-06 of all samples (82 orders together), and 1e-06 of delta"),
+        ("holder", "betting", "at most 1e-06 of all samples (82 orders of 300 steps together), and 1e-06 of delta"),
+        ("holder", "student_t", "claims to be too low for at most 1e-06 of all samples"),
+        ("probes", "binary", "a posterior probability of at most 1e-06 (82 orders together)"),
+    ],
+)
+def test_what_is_spent_on_estimating_is_said_in_words(composition, estimator, words):
+    found = _guarantee(ledger(steps=300), evidence(SKEWED), composition=composition, estimator=estimator)
+    assert any(words in sentence for sentence in found.assumptions), found.assumptions
+    assert any("per order" in sentence for sentence in found.assumptions) is False
+
+
+def test_a_percentile_spends_its_share_of_gamma():
+    found = _guarantee(ledger(), evidence(SKEWED), composition="mixture", percentile=0.9)
+    assert any("1e-07 of delta" in sentence for sentence in found.assumptions)
 
 
 def test_members_say_nothing_sound_about_the_population():

@@ -1,3 +1,6 @@
+import itertools
+
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -31,6 +34,38 @@ def attainable(g, z, a):
 @pytest.mark.parametrize(("g", "z", "a"), [(0.3, 4.0, 2.0), (0.05, 2.0, 3.0), (0.5, 3.0, 1.5), (0.9, 5.0, 6.0)])
 def test_never_below_what_neighbours_attain(g, z, a):
     assert fixed_size_log_moments(g, z, np.array([a]))[0] >= attainable(g, z, a) - 1e-10
+
+
+def stated(g, z, a):
+    """The integral of the docstring with many digits; panels start narrow, as F_(1-a) bends within 1/(g a)."""
+    h, edges, width = z / 2, [0.5], min(z / 2, z * z / 4)
+    least = max(width / 50, min(width, 4 * h * h / (g * a)))
+    while edges[-1] < max(1, a) + 14 * h:
+        edges.append(edges[-1] + least)
+        least = min(width, 1.3 * least)
+    with mpmath.workdps(40):
+        g, h, a = mpmath.mpf(g), mpmath.mpf(h), mpmath.mpf(a)
+
+        def integrand(x):
+            u = g * mpmath.expm1((2 * x - 1) / (2 * h * h))
+            both = (1 + u) ** a - 1 - a * u + (1 + u) ** (1 - a) - 1 - (1 - a) * u
+            return mpmath.exp(-x * x / (2 * h * h)) * both
+
+        nodes, weights = np.polynomial.legendre.leggauss(24)
+        total = mpmath.fsum(
+            (right - left) / 2 * weight * integrand((left + right) / 2 + (right - left) / 2 * node)
+            for left, right in itertools.pairwise(mpmath.mpf(edge) for edge in edges)
+            for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True)
+        )
+        return mpmath.log1p(total / (h * mpmath.sqrt(2 * mpmath.pi)))
+
+
+@pytest.mark.parametrize(
+    ("g", "z", "a"), [(1e-6, 200, 4096), (0.01, 200, 1000.5), (0.3, 200, 4096), (0.01, 10, 200.5), (0.9, 2.0, 1.05)]
+)
+def test_never_below_its_formula_to_order_4096(g, z, a):
+    [bound] = fixed_size_log_moments(g, z, np.array([float(a)]))
+    assert stated(g, z, a) <= bound <= stated(g, z, a) * (1 + mpmath.mpf(1e-10))
 
 
 @given(shares, noises, st.floats(1.1, 60))

@@ -22,6 +22,7 @@ import numpy as np
 from scipy.special import gammaln, lambertw
 
 from tacit.accountants.moments import Array
+from tacit.accountants.pld.loss import UNIT
 from tacit.ledger import BallsInBinsStep, Charge, Ledger
 
 _LOG_NEGLIGIBLE = 45.0
@@ -91,7 +92,9 @@ def _pass_log_moments(item: Pass, orders: tuple[float, ...]) -> tuple[float, ...
     if item.bins == 1:
         return tuple(a * (a - 1) / (2 * item.noise_multiplier**2))
     both = np.maximum(remove_log_moments(item, a), add_log_moments(item, a))
-    return tuple(np.maximum(both, 0.0) + _ROUNDING)
+    # logarithms of coefficients are rounded in units of themselves, at each squaring of the series
+    sizes = gammaln(a + 2) + (a + 1) * math.log(item.bins)
+    return tuple(np.maximum(both, 0.0) * (1 + 1e-13) + _ROUNDING + 16 * UNIT * math.log2(2 * item.bins) * sizes)
 
 
 def remove_log_moments(item: Pass, orders: Array) -> Array:

@@ -16,7 +16,7 @@ Nothing of this speaks of privacy loss distributions: no PLD bound is proved her
 
 import numpy as np
 
-from tacit.accountants.moments import Array, log_moments
+from tacit.accountants.moments import Array, chords
 
 
 def discrete_log_moments(probability: float, noise_multiplier: float, orders: Array) -> Array:
@@ -31,7 +31,4 @@ def discrete_log_moments(probability: float, noise_multiplier: float, orders: Ar
     a = np.asarray(orders, dtype=float)
     if probability >= 1:
         return np.asarray(a * (a - 1) / (2 * noise_multiplier**2))
-    whole = np.unique(np.concatenate([np.floor(a), np.ceil(a)]))
-    whole = whole[whole >= 2]
-    moments = log_moments(probability, noise_multiplier, whole)[0]
-    return np.asarray(np.interp(a, [1.0, *whole], [0.0, *moments]))
+    return np.asarray(chords(np.array([float(probability)]), np.array([float(noise_multiplier)]), a)[0])

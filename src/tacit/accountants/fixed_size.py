@@ -25,6 +25,7 @@ _PANEL = np.polynomial.legendre.leggauss(12)
 _TAILS = 11.0
 _RANGES = (1.0, 11.0, 64.0, 256.0, math.inf)  # orders that share a grid
 _PANELS = 2_000  # beyond that many, sampling is not worth computing: the unsampled Gaussian bounds it
+_ROUNDING = 1e-12  # relative; against mpmath to order 4096 the panels are good to 4e-14
 _SERIES = 1e-4  # below this a u three terms of the series are exact
 
 
@@ -56,7 +57,7 @@ def _half_line(g: float, z: float, a: Array) -> Array:
     terms += log_weight
     top = terms.max(axis=1)
     total = np.log(np.exp(terms - top[:, None]).sum(axis=1)) + top
-    return np.asarray(np.logaddexp(0.0, total))
+    return np.asarray(np.logaddexp(0.0, total) * (1 + _ROUNDING))
 
 
 def _grid(z: float, order: float) -> tuple[Array, Array]:

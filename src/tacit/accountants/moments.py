@@ -7,52 +7,83 @@ With x ~ N(0, z^2), u(x) = q (exp((2x - 1) / (2 z^2)) - 1) and 1 + u the ratio o
 is what Renyi accounting needs: a = alpha for the direction "remove" (paper B, theorem 3, L term) and a = 1 - alpha for
 "add" (the exact R term). Because E[u] = 0 it equals 1 + E[(1 + u)^a - 1 - a u], whose integrand is never negative
 (Bernoulli's inequality), so that nothing cancels however small q is.
+
+Every number is an upper bound: rounding is added, and where the integral would take too many points a bound that needs
+none is taken: above a = 1 the chord between whole orders, below 0 the logarithm of the largest ratio.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
+from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.pld.window import step, window
 from tacit.errors import InputError
 
 Array = NDArray[np.float64]
+_Formula = Callable[[Array, Array, Array], Array]
 
+LARGEST_ORDER = 100_000.0
 _CHUNK = 64  # events at a time, so that the tables stay in cache
 _TAILS = 11.0  # standard deviations kept beyond the outermost tilted mean
-_SMALL = 0.03  # below this |u| the binomial series is used
-_FAINT = 0.1  # below this noise multiplier the grid would be too fine, and no guarantee is worth its price
-_TERMS = 14  # of that series; (1025 * 0.03) never enters, as large orders are integers
+_MOST_POINTS = 60_000  # of one event's integral
+_TABLE = 1_000_000  # points of several events together
+_SIZES = (0.0, 11.0, 64.0, 512.0, 4096.0, math.inf)  # of orders |a| that share a grid and a series
+_SMALL = 0.33  # below this |a u| the binomial series is used
+_TERMS = 14  # of that series: 0.36^14 / 14! is below half a unit of the first one
+_NARROW = 0.005  # noise multipliers below which an integral takes too many points anyway
+_FAINT, _LOUD = 1e-150, 1e70  # noise multipliers beyond which powers leave floating point
 
 
 def log_moments(probability: ArrayLike, noise_multiplier: ArrayLike, powers: ArrayLike) -> Array:
-    """log E[(1 + u)^a] as an array [events, powers]; every entry is >= 0.
+    """Upper bounds of log E[(1 + u)^a], tight to about 1e-10 where an integral or a sum is used: [events, powers].
 
     Args:
         probability: q of each event, in [0, 1].
         noise_multiplier: z of each event, above 0.
-        powers: a, any real number outside (0, 1); whole numbers of at least 2 are summed exactly.
+        powers: a, any real number outside (0, 1) of at most ``LARGEST_ORDER``; whole ones from 2 on are summed.
     """
     q, z = np.broadcast_arrays(np.atleast_1d(probability), np.atleast_1d(noise_multiplier))
-    q, z, a = q.astype(float), z.astype(float), np.atleast_1d(np.asarray(powers, dtype=float))
+    q, z, a = q.astype(float), np.minimum(z.astype(float), _LOUD), np.atleast_1d(np.asarray(powers, dtype=float))
+    _check_powers(a)
     whole = (a >= 2) & (a == np.round(a))
-    result = np.empty((q.size, a.size))
-    inside = (q > 0) & (q < 1)
+    result = np.zeros((q.size, a.size))
+    inside = (q > 0) & (q < 1) & (z > _FAINT)
     result[:, whole] = _by_chunks(_binomial_sums, q, z, a[whole], inside)
-    result[:, ~whole] = _by_chunks(_integrals, q, z, a[~whole], inside & (z >= _FAINT))
-    above = (a > 1) & ~whole
-    result[np.ix_(z < _FAINT, above)] = _by_chunks(_chords, q, z, a[above], inside & (z < _FAINT))[z < _FAINT]
-    if (z < _FAINT).any() and (a < 1).any():
-        raise InputError(f"noise_multiplier must be at least {_FAINT} for the direction add, found {z.min():g}")
-    result[q <= 0] = 0.0
-    full = q >= 1
-    result[full] = a * (a - 1) / (2 * z[full, None] ** 2)  # the plain Gaussian
+    for chosen in _same_size(a, ~whole):
+        result[:, chosen] = _by_chunks(_fractional, q, z, a[chosen], inside)
+    result[inside] = result[inside] * (1 + 4 * UNIT) + np.finfo(float).tiny
+    below = a < 0
+    result[:, below] = np.minimum(result[:, below], _largest_ratio(q, a[below]))
+    full = (q >= 1) & (z > _FAINT)
+    result[full] = a * (a - 1) / (2 * z[full, None] ** 2) * (1 + 8 * UNIT)  # the plain Gaussian
+    result[np.ix_((q > 0) & (z <= _FAINT), (a > 1) | below)] = math.inf
     return result
 
 
-def _by_chunks(formula: Any, q: Array, z: Array, a: Array, inside: NDArray[np.bool_]) -> Array:
+def _check_powers(a: Array) -> None:
+    bad = a[~((np.abs(a) <= LARGEST_ORDER) & ((a >= 1) | (a <= 0)))]
+    if bad.size:
+        raise InputError(
+            f"moments are bounded for orders from 1 to {LARGEST_ORDER:g} (and for powers from 0 down to "
+            f"-{LARGEST_ORDER:g}), found {bad[0]:g}; smaller orders give a tighter epsilon"
+        )
+
+
+def _same_size(a: Array, wanted: NDArray[np.bool_]) -> Iterator[NDArray[np.bool_]]:
+    """Orders of one sign and of similar size."""
+    for sign in (1.0, -1.0):
+        for low, high in pairwise(_SIZES):
+            chosen = wanted & (sign * a > low) & (sign * a <= high) & (a != 1)
+            if chosen.any():
+                yield chosen
+
+
+def _by_chunks(formula: _Formula, q: Array, z: Array, a: Array, inside: NDArray[np.bool_]) -> Array:
     """Apply a formula to events of similar noise at a time; the rest of the rows is left for the caller."""
     result = np.zeros((q.size, a.size))
     order = np.flatnonzero(inside)[np.argsort(z[inside])]
@@ -63,11 +94,15 @@ def _by_chunks(formula: Any, q: Array, z: Array, a: Array, inside: NDArray[np.bo
 
 
 def _binomial_sums(q: Array, z: Array, a: Array) -> Array:
-    """log(1 + sum_{k=2}^a binom(a,k) q^k (1-q)^(a-k) (exp((k^2-k)/(2z^2)) - 1)): k = 0, 1 were taken out exactly."""
+    """log(1 + sum_{k=2}^a binom(a,k) q^k (1-q)^(a-k) (exp((k^2-k)/(2z^2)) - 1)): k = 0, 1 were taken out exactly.
+
+    A term is the exponential of logarithms, each rounded in units of itself: their sizes bound the error of the sum.
+    """
     k = np.arange(2, int(a.max()) + 1, dtype=float)
     exponent = (k * k - k) / (2 * z[:, None] ** 2)
     log_factorial = gammaln(np.arange(int(a.max()) + 1) + 1.0)
-    base = k * _log_odds(q)[:, None] + exponent + np.log(-np.expm1(-exponent)) - log_factorial[2:]
+    odds = np.log(q) - np.log1p(-q)
+    base = k * odds[:, None] + exponent + np.log(-np.expm1(-exponent)) - log_factorial[2:]
     result = np.empty((q.size, a.size))
     for column, order in enumerate(a):
         used = int(order) - 1
@@ -75,37 +110,72 @@ def _binomial_sums(q: Array, z: Array, a: Array) -> Array:
         top = terms.max(axis=1)
         terms -= top[:, None]
         excess = np.log(np.exp(terms, out=terms).sum(axis=1)) + top + log_factorial[used + 1] + order * np.log1p(-q)
-        result[:, column] = np.logaddexp(0.0, excess)
+        sizes = (
+            order * np.abs(odds) + exponent[:, used - 1] + log_factorial[used + 1] - np.log(exponent[:, 0]).clip(max=0)
+        )
+        result[:, column] = np.logaddexp(0.0, excess + 8 * UNIT * (sizes + order + 16))
     return result
 
 
-def _log_odds(q: Array) -> Array:
-    return np.asarray(np.log(q) - np.log1p(-q))
+def chords(q: Array, z: Array, a: Array) -> Array:
+    """An upper bound for a > 1 from whole orders alone: the log moment is convex in a and 0 at a = 1."""
+    whole = np.unique(np.concatenate([np.floor(a), np.ceil(a)]))
+    whole = whole[whole >= 2]
+    moments = np.pad(log_moments(q, z, whole), ((0, 0), (1, 0)))
+    return np.stack([np.interp(a, np.append(1.0, whole), row) for row in moments])
 
 
-def _integrals(q: Array, z: Array, a: Array) -> Array:
+def _largest_ratio(q: Array, a: Array) -> Array:
+    """log (1-q)^a for a < 0, as 1 + u is at least 1 - q: what is reached where noise hides nothing."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(a * np.log1p(-np.minimum(q, 1.0))[:, None] * (1 + 8 * UNIT))
+
+
+def _fractional(q: Array, z: Array, a: Array) -> Array:
+    """Integrals where they are not too long, else the bound that needs none (orders of one sign and similar size)."""
+    largest = float(a[np.argmax(np.abs(a))])
+    wide = np.maximum(z, _NARROW)
+    (low, high), width = _ends(q, wide, largest), step(wide, np.full(q.size, largest), 0.0)
+    points = np.where(z > _NARROW, (high - low) / width, math.inf)
+    short = points < _MOST_POINTS
+    result = _largest_ratio(q, a) if largest < 0 else np.empty((q.size, a.size))
+    if largest > 0 and not short.all():
+        result[~short] = chords(q[~short], z[~short], a)
+    rows = np.flatnonzero(short)
+    while rows.size:
+        count = int(points[rows].max()) + 2
+        now, rows = rows[: max(1, _TABLE // count)], rows[max(1, _TABLE // count) :]
+        nodes = low[now, None] + np.linspace(0, 1, count) * (high - low)[now, None]
+        result[now] = _integrals(q[now], z[now], a, nodes)
+    return result
+
+
+def _ends(q: Array, z: Array, largest: float) -> tuple[Array, Array]:
+    """An interval that holds all the tilted means between 0 (or the lowest mode) and max(1, a)."""
+    low, high = -_TAILS * z, max(1.0, largest) + _TAILS * z
+    if largest < 0:
+        low = np.minimum(low, window(q, z, np.full(q.size, largest), np.full(q.size, np.inf))[0])
+    return low, high
+
+
+def _integrals(q: Array, z: Array, a: Array, nodes: Array) -> Array:
     """log(1 + E[(1+u)^a - 1 - a u]) by the trapezoid rule, which converges geometrically here.
 
     The integral is that of Mironov et al. 2019, section 3.3; in place of their signed double series (which needs
-    thousands of terms near q = 1/2 and cancels for small q) it is summed on a grid. The integrand is analytic in
-    |Im x| < pi z^2, so a step of min(z, z^2)/3 leaves a relative error below 1e-15.
+    thousands of terms near q = 1/2 and cancels for small q) it is summed on a grid, whose step leaves a relative error
+    below 1e-21 (``pld.window.step``).
     """
-    nodes, step = _nodes(z, a)
-    log_weight = -0.5 * (nodes / z[:, None]) ** 2 + np.log(step / (z * math.sqrt(2 * math.pi)))[:, None]
+    width = (nodes[:, -1] - nodes[:, 0]) / (nodes.shape[1] - 1)
+    log_weight = -0.5 * (nodes / z[:, None]) ** 2 + np.log(width / (z * math.sqrt(2 * math.pi)))[:, None]
     loss = (2 * nodes - 1) / (2 * z[:, None] ** 2)
-    log_ratio = np.logaddexp(np.log1p(-q)[:, None], np.log(q)[:, None] + loss)
-    small = np.abs(log_ratio) < _SMALL
-    weight = np.exp(log_weight)
-    u = np.where(small, q[:, None] * np.expm1(np.minimum(loss, 700.0)), 0.0)
-    series = np.stack([(weight * u**k).sum(axis=1) for k in range(2, _TERMS)], axis=1) @ _binomials(a)
-    return _with_large(np.where(small, -np.inf, log_weight), log_ratio, a, _shift(q, z, a), series)
-
-
-def _chords(q: Array, z: Array, a: Array) -> Array:
-    """An upper bound: the log moment is convex in a and 0 at a = 1."""
-    whole = np.arange(1.0, math.ceil(a.max()) + 1)
-    moments = np.concatenate([np.zeros((q.size, 1)), _binomial_sums(q, z, whole[1:])], axis=1)
-    return np.stack([np.interp(a, whole, row) for row in moments])
+    u = q[:, None] * np.expm1(np.minimum(loss, 600.0))
+    large = np.log(q)[:, None] + loss + np.log1p((1 / q - 1)[:, None] * np.exp(-np.maximum(loss, 600.0)))
+    log_ratio = np.where(loss < 600.0, np.log1p(u), large)
+    small = np.abs(log_ratio) * max(11.0, float(np.abs(a).max())) < _SMALL
+    weight, near = np.exp(log_weight), np.where(small, u, 0.0)
+    sums = np.stack([(weight * near**k).sum(axis=1) for k in range(2, _TERMS)], axis=1)
+    series = sums @ _binomials(a) + 64 * UNIT * sums[:, :1] * np.abs(a * (a - 1))
+    return _with_large(np.where(small, -np.inf, log_weight), log_ratio, a, series)
 
 
 def _binomials(a: Array) -> Array:
@@ -114,30 +184,25 @@ def _binomials(a: Array) -> Array:
     return np.asarray(np.cumprod((a - k) / (k + 1), axis=0)[1:])
 
 
-def _nodes(z: Array, a: Array) -> tuple[Array, Array]:
-    """A grid per event over all the tilted means between 0 and a."""
-    low = min(0.0, float(a.min())) - _TAILS * z
-    high = max(1.0, float(a.max())) + _TAILS * z
-    count = int(np.ceil(((high - low) / (np.minimum(z, z * z) / 3)).max())) + 1
-    return low[:, None] + np.linspace(0, 1, count) * (high - low)[:, None], (high - low) / (count - 1)
+def _with_large(log_weight: Array, log_ratio: Array, a: Array, series: Array) -> Array:
+    """Add, to the small-u series, the nodes of larger u: sum of w ((1+u)^a - 1 - a u), and its rounding.
 
-
-def _shift(q: Array, z: Array, a: Array) -> Array:
-    """About the logarithm of the largest integrand, taken out so that nothing overflows."""
-    tilted = a * np.log(q)[:, None] + a * (a - 1) / (2 * z[:, None] ** 2)  # never above the log moment for a > 1
-    return np.asarray(np.where(a > 0, np.maximum(0.0, tilted), 0.0))
-
-
-def _with_large(log_weight: Array, log_ratio: Array, a: Array, shift: Array, series: Array) -> Array:
-    """Add, to the small-u series, the nodes of larger u: sum of w ((1+u)^a - 1 - a u), scaled by exp(-shift)."""
-    weight = np.exp(log_weight)
-    mass = weight.sum(axis=1)
-    first = np.exp(log_weight + log_ratio).sum(axis=1) - mass
+    All is scaled by exp(-down), down the largest exponent, so that nothing overflows.
+    """
     result = np.empty((log_ratio.shape[0], a.size))
+    kept = np.isfinite(log_weight)
+    sizes = np.where(kept, np.abs(log_weight), 0.0).max(axis=1)
+    losses = np.where(kept, np.abs(log_ratio), 0.0).max(axis=1)
+    lead = log_weight + log_ratio
+    first_down = np.maximum(lead.max(axis=1), 0.0)
+    mass, first = np.exp(log_weight).sum(axis=1), np.exp(lead - first_down[:, None]).sum(axis=1)
     for column, power in enumerate(a):
-        down = shift[:, column]
-        total = np.exp(log_weight + power * log_ratio - down[:, None]).sum(axis=1)
-        excess = total + np.exp(-down) * (series[:, column] - mass - power * first)
-        log_excess = np.log(np.maximum(excess, np.finfo(float).tiny))  # rounding alone can make it negative
-        result[:, column] = np.logaddexp(0.0, log_excess + down)
+        exponents = log_weight + power * log_ratio
+        down = np.maximum(exponents.max(axis=1), first_down)
+        total = np.exp(exponents - down[:, None]).sum(axis=1)
+        linear, level = power * np.exp(first_down - down) * first, (power - 1) * np.exp(-down) * mass
+        excess = np.exp(-down) * series[:, column] + total - linear + level
+        units = 16 + 4 * (sizes + abs(power) * losses + down) + math.sqrt(log_ratio.shape[1])
+        excess += UNIT * units * (total + np.abs(linear) + np.abs(level))
+        result[:, column] = np.logaddexp(0.0, np.log(np.maximum(excess, np.finfo(float).tiny)) + down)
     return result

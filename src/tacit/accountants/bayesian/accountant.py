@@ -21,7 +21,7 @@ from tacit.accountants.bayesian.cost import MOMENTS, privacy_costs
 from tacit.accountants.bayesian.estimators import ESTIMATORS, EstimatorName, mean_upper
 from tacit.accountants.bayesian.exposure import Exposure, Floats, exposure_of
 from tacit.accountants.bayesian.record_losses import DIRECTIONS, record_deltas
-from tacit.accountants.bayesian.sentences import estimator_sentence, evidence_sentences
+from tacit.accountants.bayesian.sentences import WORST, Spent, estimator_sentence, evidence_sentences
 from tacit.accountants.conversion import Conversion
 from tacit.accountants.guarantee import Guarantee
 from tacit.accountants.pld import delta_curve
@@ -72,38 +72,66 @@ class BayesianAccountant:
             check_count("moments", moment)
 
     def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
+        """The smaller of the estimate and the DP number: what holds for every record holds for a typical one."""
+        epsilon, found = self.estimate(ledger, delta=delta, evidence=evidence), self._checked(evidence)
+        worst = PLDAccountant().guarantee(ledger, delta=delta).epsilon
+        estimator: EstimatorName = "betting" if self.composition == "mixture" else self.estimator
+        trust = estimator_sentence(estimator, found.records, self._spent(ledger, delta))
+        return statement(
+            ledger,
+            accountant=f"{self.name} {self.composition}" + ("" if estimator == "betting" else f" {estimator}"),
+            epsilon=min(epsilon, worst),
+            delta=delta,
+            is_bound=False,
+            also=(*evidence_sentences(ledger, found), trust, *((WORST,) if ledger.steps and worst <= epsilon else ())),
+            notion="bayesian_dp",
+            percentile=self.percentile,
+        )
+
+    def estimate(self, ledger: Ledger, *, delta: float, evidence: object) -> float:
+        """What the evidence alone says, as the paper reports it: from few records it may exceed the DP number."""
         check_ledger(ledger, delta)
         found = self._checked(evidence)
         if not ledger.steps:
-            return self._statement(ledger, found, 0.0, delta)
-        delta_mu = delta if self.percentile is None else (1 - self.percentile) * delta
+            return 0.0
+        delta_mu, spent = self._delta_mu(delta), self._spent(ledger, delta)
+        match self.composition:
+            case "mixture":
+                return mixture_epsilon(exposure_of(ledger, found, self.name), ledger, delta_mu, spent.gamma)
+            case "probes":
+                costs = self._probe_cost(exposure_of(ledger, found, self.name), spent.each)
+            case _:
+                costs = self._holder_cost(ledger, found, spent.each)
+        return float(chernoff_epsilons(costs, self.moments, delta_mu - spent.gamma, self.conversion).min())
+
+    def _delta_mu(self, delta: float) -> float:
+        """The delta of the mean over records; a percentile pays for Markov's inequality (paper B, 4.4.1)."""
+        return delta if self.percentile is None else (1 - self.percentile) * delta
+
+    def _spent(self, ledger: Ledger, delta: float) -> Spent:
+        """gamma, and over how many estimates it is shared: all orders, and for holder all steps."""
+        delta_mu = self._delta_mu(delta)
         gamma = delta_mu / 10 if self.gamma is None else self.gamma
         if not 0 < gamma < delta_mu:
             raise InputError(f"gamma must lie between 0 and delta_mu {delta_mu:g}, found {gamma!r}")
+        orders = len(self.moments)
         match self.composition:
             case "mixture":
-                epsilon = mixture_epsilon(exposure_of(ledger, found, self.name), ledger, delta_mu, gamma)
+                return Spent(gamma)
             case "probes":
-                exposure = exposure_of(ledger, found, self.name)
-                epsilon = self._epsilon(self._probe_cost(exposure, gamma), delta_mu - gamma)
-            case "holder":
-                epsilon = self._epsilon(self._holder_cost(ledger, found, gamma), delta_mu - gamma)
+                return Spent(gamma, orders, f" ({orders} orders together)")
             case _:
-                raise InputError(f"composition must be probes, holder or mixture, found {self.composition!r}")
-        if self.percentile is not None:
-            epsilon = min(epsilon, PLDAccountant().guarantee(ledger, delta=delta).epsilon)
-        return self._statement(ledger, found, epsilon, delta)
+                steps = _horizon(ledger)
+                return Spent(gamma, orders * steps, f" ({orders} orders of {steps} steps together)")
 
-    def _probe_cost(self, exposure: Exposure, gamma: float) -> Floats:
+    def _probe_cost(self, exposure: Exposure, each: float) -> Floats:
         costs, worst = exposure.costs(self.moments)
         bound = ESTIMATORS[self.estimator]
-        each = gamma / len(self.moments)
         return np.array([bound(costs[:, k], float(worst[k]), each) for k in range(len(self.moments))])
 
-    def _holder_cost(self, ledger: Ledger, evidence: Evidence, gamma: float) -> Floats:
+    def _holder_cost(self, ledger: Ledger, evidence: Evidence, each: float) -> Floats:
         """sum_t (1/T) log E[exp(T A_t)]; T is the number declared, so that stopping early is sound (maths.md 8 b)."""
-        horizon = max(ledger.planned_steps, ledger.steps)
-        each = gamma / (len(self.moments) * horizon)
+        horizon = _horizon(ledger)
         bound, total = ESTIMATORS[self.estimator], np.zeros(len(self.moments))
         grid = np.linspace(0, 1, _GRID)
         curves = {(q, z): privacy_costs(q, grid / z, self.moments) for q, z in _covered(evidence)}
@@ -123,9 +151,6 @@ class BayesianAccountant:
             covered += steps * privacy_costs(q, 1 / z, self.moments)[0]
         return np.maximum(every - covered, 0.0)
 
-    def _epsilon(self, costs: Floats, delta: float) -> float:
-        return float(chernoff_epsilons(costs, self.moments, delta, self.conversion).min())
-
     def _checked(self, evidence: object) -> Evidence:
         if not isinstance(evidence, Evidence):
             raise RefusedError("a Bayesian number needs evidence: train with probes, or give the evidence of the run")
@@ -138,20 +163,10 @@ class BayesianAccountant:
             )
         return evidence
 
-    def _statement(self, ledger: Ledger, evidence: Evidence, epsilon: float, delta: float) -> Guarantee:
-        gamma = (delta / 10 if self.gamma is None else self.gamma) / len(self.moments)
-        estimator: EstimatorName = "betting" if self.composition == "mixture" else self.estimator
-        also = (*evidence_sentences(ledger, evidence), estimator_sentence(estimator, evidence.records, gamma))
-        return statement(
-            ledger,
-            accountant=f"{self.name} {self.composition}" + ("" if estimator == "betting" else f" {estimator}"),
-            epsilon=epsilon,
-            delta=delta,
-            is_bound=False,
-            also=also,
-            notion="bayesian_dp",
-            percentile=self.percentile,
-        )
+
+def _horizon(ledger: Ledger) -> int:
+    """The declared number of steps, so that stopping early is sound."""
+    return max(ledger.planned_steps, ledger.steps, 1)
 
 
 def _covered(evidence: Evidence) -> dict[tuple[float, float], int]:

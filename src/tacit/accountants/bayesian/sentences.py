@@ -1,6 +1,7 @@
 """What has to be said wherever a number that rests on evidence is shown (maths.md 8)."""
 
 import math
+from dataclasses import dataclass
 
 from tacit.accountants.bayesian.estimators import EstimatorName
 from tacit.accountants.bayesian.exposure import uncovered_steps
@@ -10,7 +11,27 @@ from tacit.ledger import Ledger
 TYPICAL = "speaks of typical data, records drawn like the probes; one particular person may be worse off"
 PRIVATE = "computed from private records and not itself private: for the data holder, not for publication"
 EX_POST = "ex post: later weights depend on earlier outputs, which this composition ignores"
+WORST = "the records show no less than the worst case: this is the DP number, which holds for a typical record too"
 MEMBERS = "speaks of the members of this data only; shares of steps they sat out are taken from those around"
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The chance that an estimate misleads.
+
+    Args:
+        gamma: that of all estimates together, taken out of delta.
+        parts: how many estimates share it evenly.
+        shared: over what they are, in words.
+    """
+
+    gamma: float
+    parts: int = 1
+    shared: str = ""
+
+    @property
+    def each(self) -> float:
+        return self.gamma / self.parts
 
 
 def evidence_sentences(ledger: Ledger, evidence: Evidence) -> tuple[str, ...]:
@@ -24,16 +45,30 @@ def evidence_sentences(ledger: Ledger, evidence: Evidence) -> tuple[str, ...]:
     return tuple(found)
 
 
-def estimator_sentence(name: EstimatorName, records: int, gamma: float) -> str:
-    """How far an estimate from a sample can be trusted."""
+def estimator_sentence(name: EstimatorName, records: int, spent: Spent) -> str:
+    """How far an estimate from a sample can be trusted, and what that trust costs."""
+    paid = f"{spent.gamma:.2g} of delta is spent on that"
     match name:
         case "betting":
-            most = math.log(max(records / math.log(1 / gamma), 1.0))
             return (
-                f"betting estimate from {records} records: wrong for at most {gamma:.1g} of samples per order; no "
-                f"sound one could gain more than {most:.2f}/lambda over the worst case"
+                f"betting estimate from {records} records: too low for at most {spent.gamma:.2g} of all samples"
+                f"{spent.shared}, and {paid}; {_least(records, spent)}"
             )
         case "student_t":
-            return f"Student-t estimate from {records} records (paper B): a heuristic, too low for skewed data"
+            return (
+                f"Student-t estimate from {records} records (paper B): a heuristic, too low for skewed data; it claims "
+                f"to be too low for at most {spent.gamma:.2g} of all samples{spent.shared}, and {paid}"
+            )
         case _:
-            return f"binary estimate from {records} records (paper B, 4.3.1), credibility {1 - gamma:.6g}"
+            return (
+                f"binary estimate from {records} records (paper B, 4.3.1), too low with a posterior probability of at "
+                f"most {spent.gamma:.2g}{spent.shared}, and {paid}"
+            )
+
+
+def _least(records: int, spent: Spent) -> str:
+    """What no sound estimate from so few records could improve on."""
+    least = -math.expm1(math.log(spent.each) / records)
+    if spent.parts == 1:
+        return f"no sound one could put the expected delta below {100 * least:.2g} % of the worst case's"
+    return f"no sound one could gain more than {-math.log(least):.2f}/lambda over the worst case"
