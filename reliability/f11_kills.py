@@ -5,13 +5,10 @@ things: a release is counted in memory that outlives the process, before anythin
 """
 
 import errno
-import json
-import mmap
 import os
 import random
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +21,7 @@ import torch
 
 import tacit
 from reliability.figures import Figure, tries
+from reliability.processes import Counter, answer, count_releases, ended, forked, in_its_own_process
 from tacit.errors import LedgerError, StorageError, TacitError
 from tacit.training import PrivateSum
 
@@ -33,27 +31,7 @@ REACH = 2 * BLOCK  # releases after which a process has been killed at the lates
 
 
 def prove(effort: float) -> Iterable[Figure]:
-    """In a process of its own, which imports torch once and forks the others before any thread is started."""
-    command = [sys.executable, "-m", "reliability.f11_kills", str(effort)]
-    paths = os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"the process that kills failed: {done.stderr[-300:]}")
-    yield from (Figure(**figure) for figure in json.loads(done.stdout.splitlines()[-1]))
-
-
-class Counter:
-    """Releases, in memory that is shared with a child and outlives it."""
-
-    def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 8)
-
-    @property
-    def value(self) -> int:
-        return int.from_bytes(self._memory[:8], "little")
-
-    def add(self) -> None:
-        self._memory[:8] = (self.value + 1).to_bytes(8, "little")
+    return in_its_own_process("reliability.f11_kills", effort)
 
 
 @dataclass(slots=True)
@@ -94,21 +72,18 @@ class Trained:
 
     def child(self, before: Callable[[], None] = lambda: None) -> int:
         """A process that trains until something ends it; its exit code says what."""
-        process = os.fork()
-        if process:
-            return process
-        code = 1
+        return forked(lambda: self._train_and_say(before))
+
+    def _train_and_say(self, before: Callable[[], None]) -> int:
         try:
             before()
-            _count_releases(self.releases)
+            count_releases(self.releases)
             self.train()
         except (LedgerError, StorageError):
-            code = 3
+            return 3
         except (KeyboardInterrupt, SystemExit):
-            code = 4
-        except BaseException as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        os._exit(code)
+            return 4
+        return 1
 
     def wait_for(self, releases: int) -> None:
         while self.releases.value < releases:
@@ -117,21 +92,6 @@ class Trained:
 
 def _losses(model: torch.nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
     return (model(batch[0])[:, 0] - batch[1]).square()
-
-
-def _count_releases(releases: Counter) -> None:
-    release = PrivateSum.release
-
-    def counted(*given):  # type: ignore[no-untyped-def]
-        released = release(*given)
-        releases.add()
-        return released
-
-    PrivateSum.release = counted  # type: ignore[method-assign]
-
-
-def ended(process: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def kills(folder: Path, times: int, chance: random.Random) -> Figure:
@@ -269,15 +229,13 @@ def serve(effort: float) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         Trained(folder / "warm", Counter(), steps=2).train()  # imports what a child would else import itself
-        figures = [
+        answer([
             kills(folder / "kills", tries(1000, effort, least=3), chance),
             polite(folder / "polite", tries(100, effort, least=3), chance),
             full_disks(folder / "full", tries(100, effort, least=2), chance),
             second_writers(folder / "two", tries(100, effort, least=2)),
             links(folder / "links", tries(10, effort)),
-        ]
-    facts = ("row", "tried", "times", "lost", "reached", "goal", "held")
-    print(json.dumps([{name: getattr(figure, name) for name in facts} for figure in figures]))
+        ])  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
@@ -39,7 +40,7 @@ def walk(action: Callable[[], object]) -> list[str]:
 
 def describe(name: str, passed: list[str]) -> None:
     files = Counter(passed)
-    hops = sum(one != other for one, other in zip(passed, passed[1:], strict=False))
+    hops = sum(one != other for one, other in pairwise(passed))
     print(f"{name}: {len(files)} files, {hops} hops, {len(passed)} calls")
     for file, calls in files.most_common():
         print(f"  {calls:6} {file}")

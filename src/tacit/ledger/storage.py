@@ -160,6 +160,11 @@ def head_path(path: Path) -> Path:
     return path.with_name(path.name + ".head")
 
 
+def temporary_path(path: Path) -> Path:
+    """Where what replaces ``path`` is written first; a process that is killed then leaves it behind."""
+    return path.with_name(path.name + ".new")
+
+
 def read_bytes(path: Path, offset: int = 0) -> bytes | None:
     """The content of an ordinary file that is not a link, or None where there is none."""
     parts = read_parts(path, offset)
@@ -203,7 +208,7 @@ def reason_of(error: OSError) -> str:
 
 
 def _replace(disk: Disk, path: Path, data: bytes) -> None:
-    temporary = path.with_name(path.name + ".new")
+    temporary = temporary_path(path)
     file = disk.open_new(temporary)
     try:
         _write_all(disk, file, data)

@@ -19,7 +19,7 @@ from typing import Any
 from tacit.errors import InputError, TacitError
 from tacit.ledger import RegisteredLedger, locks
 from tacit.ledger.manifest import MANIFEST, check_if_finished, write_manifest
-from tacit.ledger.storage import make_folders, reason_of, replace_file
+from tacit.ledger.storage import make_folders, reason_of, replace_file, temporary_path
 from tacit.posteriors import Posterior, load_posterior
 from tacit.runs.fit import Fitted
 from tacit.runs.problem import Problem
@@ -131,7 +131,8 @@ class RunFolder:
         """Mark the run as finished: from here on its files are what they are. The checkpoint has served its time."""
         made = (self.facts, self.posterior, self.evaluation)
         write_manifest(self.path, [path.name for path in made if path.exists()])
-        self.checkpoint.unlink(missing_ok=True)
+        for path in (self.checkpoint, temporary_path(self.checkpoint)):  # a kill may have left a part of the last one
+            path.unlink(missing_ok=True)
 
     def write_json(self, path: Path, facts: dict[str, Any]) -> None:
         replace_file(path, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
