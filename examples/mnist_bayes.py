@@ -39,13 +39,13 @@ def scale(images: torch.Tensor) -> torch.Tensor:
 
 
 def build_method(options: argparse.Namespace) -> tacit.VariationalInference | tacit.MCDropout:
-    prior = tacit.GaussianPrior(options.prior) if options.prior else tacit.FlatPrior()
+    prior = tacit.GaussianPrior(options.prior) if options.prior else tacit.inference.FlatPrior()
     if options.method == "bbp":
         return tacit.bayes_by_backprop(
             build_cnn(), losses, dataset_size=SIZE, learning_rate=options.rate, prior=prior,
             initial_stddev=options.stddev, average=options.average,
         )  # fmt: skip
-    descent = tacit.PlainDescent(options.rate)
+    descent = tacit.inference.PlainDescent(options.rate)
     return tacit.MCDropout(build_cnn(options.dropout), losses, descent, prior, SIZE, average=options.average)
 
 

@@ -64,7 +64,7 @@ class Table:
     def train(
         self, method: InferenceMethod[Any], settings: Recipe, name: str, *, forced: bool = False,
         evidence: tacit.EvidencePlan | None = None,
-    ) -> tacit.Run:  # fmt: skip
+    ) -> tacit.training.Run:  # fmt: skip
         """At the recipe's noise, or at the noise that a sampler's temperature forces. Draws are of the last half."""
         noise = None if forced else tacit.GaussianNoise(multiplier=settings.noise_multiplier)
         plan = self.plan(settings, name, noise)
@@ -82,7 +82,7 @@ class Table:
         """Mean-field Gaussian; its iterates are averaged, for nothing."""
         return tacit.VariationalInference(
             model, losses, dataset_size=self.size, prior=tacit.GaussianPrior(settings.prior_stddev),
-            descent=tacit.Adam(settings.learning_rate), average=0.99,
+            descent=tacit.inference.Adam(settings.learning_rate), average=0.99,
         )  # fmt: skip
 
     def accuracy(self, model: nn.Module, posterior: Posterior, inputs: Tensor | None = None) -> float:

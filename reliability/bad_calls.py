@@ -27,8 +27,8 @@ COUNT = [0, -1, 1.5, NAN, True, "3", None]
 DELTA = [0, 1, -1e-5, 2.0, NAN, INF, "1e-5", None, True]
 WORD = ["nonsense", None, 3]
 
-QUERY = tacit.GaussianSumQuery(1.0, 1.0)
-EVENT = tacit.PoissonSample(0.1, (QUERY,))
+QUERY = tacit.ledger.GaussianSumQuery(1.0, 1.0)
+EVENT = tacit.ledger.PoissonSample(0.1, (QUERY,))
 SAMPLING, CLIP, NOISE = tacit.PoissonSampling(0.5, 20), tacit.ClipRecords(1.0), tacit.GaussianNoise(multiplier=1.0)
 INPUTS, LABELS = torch.randn(40, 3), torch.randint(0, 2, (40,))
 PROBABILITIES = torch.full((40, 2), 0.5)
@@ -54,17 +54,17 @@ def _sampler(kind: Any) -> tuple[Any, dict[str, Any], dict[str, list[Any]]]:
 
 
 MAKERS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = [
-    (tacit.GaussianSumQuery, {"clip_norm": 1.0, "noise_stddev": 1.0},
+    (tacit.ledger.GaussianSumQuery, {"clip_norm": 1.0, "noise_stddev": 1.0},
      {"clip_norm": POSITIVE, "noise_stddev": POSITIVE, "slack": [NAN, INF, -0.1, 1.0, "0"], "multiplicity": COUNT}),
-    (tacit.PoissonSample, {"probability": 0.1, "queries": (QUERY,)}, {"probability": SHARE}),
-    (tacit.FixedSizeSample, {"size": 2, "population": 4, "queries": (QUERY,)},
+    (tacit.ledger.PoissonSample, {"probability": 0.1, "queries": (QUERY,)}, {"probability": SHARE}),
+    (tacit.ledger.FixedSizeSample, {"size": 2, "population": 4, "queries": (QUERY,)},
      {"size": [*COUNT, 5], "population": COUNT}),
     (BallsInBinsStep, {"bins": 2, "queries": (QUERY,)}, {"bins": COUNT}),
     (ShuffledStep, {"batches": 2, "queries": (QUERY,)}, {"batches": COUNT}),
-    (tacit.PosteriorSample, {"log_likelihood_range": 1.0, "power": 1.0, "exact": True},
+    (tacit.ledger.PosteriorSample, {"log_likelihood_range": 1.0, "power": 1.0, "exact": True},
      {"log_likelihood_range": POSITIVE, "power": POSITIVE, "exact": [1, "yes", None]}),
-    (tacit.Charge, {"event": EVENT, "steps": 1}, {"steps": [-1, 1.5, NAN, True, "3", None]}),
-    (tacit.LedgerHeader, {}, {
+    (tacit.ledger.Charge, {"event": EVENT, "steps": 1}, {"steps": [-1, 1.5, NAN, True, "3", None]}),
+    (tacit.ledger.LedgerHeader, {}, {
         "unit": WORD, "neighbours": WORD, "schedule": WORD, "randomness": WORD, "dataset": [None, 3],
         "dataset_size": [0, -1, 1.5, True, "3"], "epsilon": [NAN, -1.0, 0, "1", True], "delta": [NAN, 0, 1, 2.0, "x"],
         "filter_order": [2.0], "assumptions": ["a sentence", [1], None],
@@ -95,7 +95,7 @@ MAKERS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = 
         "ledger": [None, 3], "isolation": WORD,
     }),
     (tacit.EvidencePlan, {"members": True}, {"members": [False], "probe_every": [0, -1, 1.5, True, "2"]}),
-    (tacit.IndividualFilter, {"epsilon": 1.0, "delta": 1e-5},
+    (tacit.training.IndividualFilter, {"epsilon": 1.0, "delta": 1e-5},
      {"epsilon": POSITIVE, "delta": DELTA, "moment": [0, -1, 1.5, True, "2"]}),
     (tacit.DataSource, {"rows": (INPUTS, LABELS)}, {
         "rows": [(INPUTS[:0], LABELS[:0]), (INPUTS, LABELS[:3]), None, 3, [], (), {}, torch.tensor(1.0)],
@@ -106,10 +106,11 @@ MAKERS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = 
         "learning_rate": POSITIVE, "momentum": [*FRACTION, 1.0], "dataset_size": [0, -1, 1.5, True, "3"],
         "prior": [None, 1.0, "gaussian"],
     }),
-    _sampler(tacit.SGLD), _sampler(tacit.SGHMC), _sampler(tacit.SGNHT), _sampler(tacit.PSGLD),
-    (tacit.SGHMC, {"model": model(), "user_losses": losses, "dataset_size": 40}, {"friction": POSITIVE}),
-    (tacit.SGNHT, {"model": model(), "user_losses": losses, "dataset_size": 40}, {"diffusion": POSITIVE}),
-    (tacit.PSGLD, {"model": model(), "user_losses": losses, "dataset_size": 40},
+    _sampler(tacit.SGLD), _sampler(tacit.inference.SGHMC), _sampler(tacit.inference.SGNHT),
+    _sampler(tacit.inference.PSGLD),
+    (tacit.inference.SGHMC, {"model": model(), "user_losses": losses, "dataset_size": 40}, {"friction": POSITIVE}),
+    (tacit.inference.SGNHT, {"model": model(), "user_losses": losses, "dataset_size": 40}, {"diffusion": POSITIVE}),
+    (tacit.inference.PSGLD, {"model": model(), "user_losses": losses, "dataset_size": 40},
      {"damping": POSITIVE, "decay": [*FRACTION, 1.0], "adapt_steps": [-1, 1.5, "2", True]}),
     (tacit.VariationalInference, {"model": model(), "user_losses": losses, "dataset_size": 40}, {
         "dataset_size": COUNT, "initial_stddev": POSITIVE, "temperature": [NAN, INF, -1.0, "1", True],
@@ -119,50 +120,52 @@ MAKERS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = 
      {"dataset_size": COUNT, "learning_rate": POSITIVE, "initial_stddev": POSITIVE, "momentum": [*FRACTION, 1.0]}),
     (tacit.MCDropout, {"model": nn.Sequential(nn.Dropout(), nn.Linear(3, 2)), "user_losses": losses},
      {"model": [model()], "draws": COUNT, "average": [*FRACTION, 1.0], "dataset_size": [0, -1, 1.5, "3", True]}),
-    (tacit.PlainDescent, {"learning_rate": 0.1}, {"learning_rate": POSITIVE, "momentum": [*FRACTION, 1.0]}),
-    (tacit.Adam, {}, {
+    (tacit.inference.PlainDescent, {"learning_rate": 0.1}, {"learning_rate": POSITIVE, "momentum": [*FRACTION, 1.0]}),
+    (tacit.inference.Adam, {}, {
         "learning_rate": POSITIVE, "decay": [*FRACTION, 1.0], "square_decay": [*FRACTION, 1.0], "floor": POSITIVE,
     }),
-    (tacit.FixedStep, {"size": 0.1}, {"size": POSITIVE}),
-    (tacit.DecreasingStep, {"first": 0.1}, {"first": POSITIVE}),
-    (tacit.PolynomialStep, {"a": 0.1},
+    (tacit.inference.FixedStep, {"size": 0.1}, {"size": POSITIVE}),
+    (tacit.inference.DecreasingStep, {"first": 0.1}, {"first": POSITIVE}),
+    (tacit.inference.PolynomialStep, {"a": 0.1},
      {"a": POSITIVE, "b": [NAN, INF, -1.0, "1", None], "gamma": [NAN, INF, -0.5, "0.5", None]}),
-    (tacit.CyclicalStep, {"first": 0.1, "length": 10},
+    (tacit.inference.CyclicalStep, {"first": 0.1, "length": 10},
      {"first": POSITIVE, "length": COUNT, "exploration": [NAN, INF, -0.1, 1.5, "0.5", None]}),
     (tacit.GaussianPrior, {"stddev": 1.0}, {"stddev": POSITIVE}),
-    (tacit.LaplacePrior, {"scale": 1.0}, {"scale": POSITIVE}),
-    (tacit.ScaleMixturePrior, {"share": 0.5, "wide": 1.0, "narrow": 0.1},
+    (tacit.inference.LaplacePrior, {"scale": 1.0}, {"scale": POSITIVE}),
+    (tacit.inference.ScaleMixturePrior, {"share": 0.5, "wide": 1.0, "narrow": 0.1},
      {"share": FRACTION, "wide": POSITIVE, "narrow": POSITIVE}),
-    (tacit.Gaussian, {"stddev": 1.0}, {"stddev": POSITIVE}),
-    (tacit.HeteroscedasticGaussian, {}, {"least_stddev": POSITIVE}),
-    (tacit.BoundedBernoulli, {"least": 0.1}, {"least": [NAN, INF, 0, -0.1, 0.5, "0.1", None], "a": POSITIVE}),
-    (tacit.BoundedLogistic, {"features": 2}, {"features": COUNT, "bound": POSITIVE, "prior_stddev": POSITIVE}),
-    (tacit.stable_logistic_step, {"dataset_size": 40, "prior_stddev": 1.0},
+    (tacit.likelihoods.Gaussian, {"stddev": 1.0}, {"stddev": POSITIVE}),
+    (tacit.likelihoods.HeteroscedasticGaussian, {}, {"least_stddev": POSITIVE}),
+    (tacit.inference.BoundedBernoulli, {"least": 0.1}, {"least": [NAN, INF, 0, -0.1, 0.5, "0.1", None], "a": POSITIVE}),
+    (tacit.inference.BoundedLogistic, {"features": 2},
+     {"features": COUNT, "bound": POSITIVE, "prior_stddev": POSITIVE}),
+    (tacit.inference.stable_logistic_step, {"dataset_size": 40, "prior_stddev": 1.0},
      {"dataset_size": COUNT, "prior_stddev": POSITIVE}),
-    (tacit.IndividualAccountant, {}, {"percentile": FRACTION, "gamma": FRACTION, "by": WORD}),
-    (tacit.BayesianAccountant, {}, {
+    (tacit.accountants.bayesian.IndividualAccountant, {}, {"percentile": FRACTION, "gamma": FRACTION, "by": WORD}),
+    (tacit.accountants.bayesian.BayesianAccountant, {}, {
         "composition": WORD, "estimator": WORD, "conversion": WORD, "gamma": [NAN, 0, 1, 2.0, "x"],
         "percentile": [NAN, -0.1, 1.5, "x"], "moments": [(), (0,), ("1",), (1.5,)],
     }),
-    (tacit.attack_probability, {"epsilon": 1.0}, {"epsilon": [NAN, -1.0, "1", None], "delta": [NAN, -1.0, 1.5, "x"]}),
+    (tacit.accountants.attack_probability, {"epsilon": 1.0},
+     {"epsilon": [NAN, -1.0, "1", None], "delta": [NAN, -1.0, 1.5, "x"]}),
     (tacit.calibrate_noise, {"epsilon": 1.0, "delta": 1e-5, "probability": 0.1, "steps": 10, "accountant": "rdp"},
      {"epsilon": POSITIVE, "delta": DELTA, "probability": SHARE, "steps": COUNT, "accountant": WORD}),
-    (tacit.calibrate_steps,
+    (tacit.accountants.calibrate_steps,
      {"epsilon": 1.0, "delta": 1e-5, "probability": 0.1, "noise_multiplier": 2.0, "accountant": "rdp"},
      {"epsilon": [*POSITIVE, 1e-9], "delta": DELTA, "probability": SHARE, "noise_multiplier": POSITIVE}),
-    (tacit.calibrate_probability,
+    (tacit.accountants.calibrate_probability,
      {"epsilon": 1.0, "delta": 1e-5, "noise_multiplier": 2.0, "steps": 10, "accountant": "rdp"},
      {"epsilon": POSITIVE, "delta": DELTA, "steps": COUNT, "noise_multiplier": POSITIVE}),
-    (tacit.guarantees, {"ledger": tacit.Ledger.planned([tacit.Charge(EVENT, 3)]), "delta": 1e-5},
+    (tacit.guarantees, {"ledger": tacit.ledger.Ledger.planned([tacit.ledger.Charge(EVENT, 3)]), "delta": 1e-5},
      {"delta": DELTA, "only": ["pld"], "ledger": [None, "run"]}),
     (check_delta, {"delta": 1e-5, "dataset_size": 100}, {"delta": [*DELTA, 0.01, 0.5]}),
     (group_privacy, {"epsilon": 1.0, "delta": 1e-5, "records": 2}, {"records": COUNT}),
-    (tacit.merged_noise_multiplier, {"queries": (QUERY,)}, {"queries": [()]}),
+    (tacit.ledger.merged_noise_multiplier, {"queries": (QUERY,)}, {"queries": [()]}),
     (tacit.Draws, {"vectors": {"w": torch.ones(4, 2)}},
      {"vectors": [{}, {"w": 3}, {"w": torch.tensor(1.0)}], "chains": [*COUNT, 3]}),
-    (tacit.combine, {"posteriors": [tacit.Point({"w": torch.ones(1)})]}, {"posteriors": [[]]}),
-    (tacit.DropoutPosterior, {"vectors": {"w": torch.ones(2)}}, {"draws": COUNT}),
-    (tacit.GaussianPosterior, {"mean": {"w": torch.ones(2)}, "stddev": {"w": torch.ones(2)}},
+    (tacit.posteriors.combine, {"posteriors": [tacit.posteriors.Point({"w": torch.ones(1)})]}, {"posteriors": [[]]}),
+    (tacit.posteriors.DropoutPosterior, {"vectors": {"w": torch.ones(2)}}, {"draws": COUNT}),
+    (tacit.posteriors.GaussianPosterior, {"mean": {"w": torch.ones(2)}, "stddev": {"w": torch.ones(2)}},
      {"draws": COUNT, "stddev": [None, {}, {"w": -torch.ones(2)}, {"w": torch.ones(3)}, {"w": torch.full((2,), NAN)}]}),
     (tacit.scores, {"probabilities": PROBABILITIES, "labels": LABELS}, {
         "probabilities": [PROBABILITIES[:3], PROBABILITIES[0], PROBABILITIES * NAN, PROBABILITIES - 1],
@@ -170,21 +173,23 @@ MAKERS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = 
     }),
     (tacit.reliability, {"probabilities": PROBABILITIES, "labels": LABELS},
      {"labels": [LABELS[:3], LABELS + 5, LABELS - 5], "bins": COUNT}),
-    (tacit.coverage, {"cumulative": torch.rand(9)}, {"cumulative": [torch.rand(0), torch.rand(9) + 2],
+    (tacit.evaluation.coverage, {"cumulative": torch.rand(9)}, {"cumulative": [torch.rand(0), torch.rand(9) + 2],
                                                     "levels": [(), (1.5,), (NAN,), ("x",)]}),
     (tacit.separation, {"known": torch.rand(9), "unknown": torch.rand(9)},
      {"known": [torch.rand(0), torch.rand(9) * NAN], "unknown": [torch.rand(0)]}),
-    (tacit.leakage_check, {"members": np.random.rand(12), "held_out": np.random.rand(12)},
+    (tacit.evaluation.leakage_check, {"members": np.random.rand(12), "held_out": np.random.rand(12)},
      {"members": [[], [1.0], [NAN] * 9, None], "held_out": [[], ["x", "y"]]}),
-    (tacit.predict, {"model": model(), "posterior": tacit.Point(dict(model().named_parameters())), "inputs": INPUTS},
+    (tacit.predict,
+     {"model": model(), "posterior": tacit.posteriors.Point(dict(model().named_parameters())), "inputs": INPUTS},
      {"batch_size": COUNT, "link": WORD, "inputs": [INPUTS[:0], None]}),
     (tacit.replace_batch_norm, {"model": nn.BatchNorm2d(4)}, {"groups": COUNT}),
-    (tacit.Evidence,
+    (tacit.evidence.Evidence,
      {"head": Head(1, "f" * 64), "kind": "probes", "shares": np.ones((1, 2), np.float32),
       "stretches": (Stretch(0.1, 1.0, 1, 0, 0),)},
      {"kind": WORD, "shares": [np.ones(2, np.float32), np.ones((1, 2)), np.full((1, 2), NAN, np.float32), None],
       "stretches": [(Stretch(0.1, 1.0, 1, 0, 3),), (Stretch(0.1, 1.0, 0, 0, 0),)]}),
-    (RenyiFilter.opened, {"epsilon": 1.0, "delta": 1e-5, "first": tacit.Charge(EVENT, 1), "ledger": tacit.Ledger()},
+    (RenyiFilter.opened,
+     {"epsilon": 1.0, "delta": 1e-5, "first": tacit.ledger.Charge(EVENT, 1), "ledger": tacit.ledger.Ledger()},
      {"delta": DELTA, "epsilon": [1e-9]}),
 ]  # fmt: skip
 
@@ -231,7 +236,7 @@ def trainings() -> Iterator[Case]:
     for name in ("keep_last", "keep_every", "chains", "checkpoint_every"):
         for value in COUNT:
             yield _training("keep" if name.startswith("keep") else name, **{name: value})
-    yield _training("accountant", learning=lambda m: tacit.guarantees(tacit.Ledger(), 1e-5, only=["psychic"]))
+    yield _training("accountant", learning=lambda m: tacit.guarantees(tacit.ledger.Ledger(), 1e-5, only=["psychic"]))
     yield _training("model", learning=lambda m: tacit.SGD(None, losses, 0.1))  # type: ignore[arg-type]
     yield _training("losses", learning=lambda m: tacit.SGD(m, None, 0.1))  # type: ignore[arg-type]
     yield _training("train", learning=lambda m: tacit.SGD(nn.Identity(), losses, 0.1))
@@ -248,7 +253,7 @@ def trainings() -> Iterator[Case]:
     yield _training("noise", learning=lambda m: tacit.SGLD(m, losses, dataset_size=40))
     yield _training("population", sampling=tacit.FixedSizeSampling(5, 10))
     yield _training("user", unit=tacit.Users())
-    yield _training("unit", unit=tacit.Microbatches(2), individual_filter=tacit.IndividualFilter(1.0, 1e-5))
+    yield _training("unit", unit=tacit.Microbatches(2), individual_filter=tacit.training.IndividualFilter(1.0, 1e-5))
     yield _training("delta", budget=tacit.Budget(1.0, 0.5))
     yield _training("budget", budget=tacit.Budget(1e-3, 1e-5))
     for bad in ("text", torch.randn(40, 3), (INPUTS, LABELS.double() + 0.5), (INPUTS, ["a"] * 40), np.ones((40, 3))):
@@ -282,11 +287,15 @@ FILES: dict[str, bytes] = {
 
 def _open(path: Path) -> object:
     """A file of somebody's, taken for a ledger. An empty one, or one of zeros, becomes one."""
-    return tacit.LedgerFile(path, tacit.LedgerHeader()).close() if any(path.read_bytes()) else tacit.read_ledger(path)
+    return (
+        tacit.ledger.LedgerFile(path, tacit.ledger.LedgerHeader()).close()
+        if any(path.read_bytes())
+        else tacit.read_ledger(path)
+    )
 
 
 READERS: tuple[Callable[[Path], object], ...] = (
-    tacit.read_ledger, tacit.load_posterior, tacit.load_evidence,
+    tacit.read_ledger, tacit.load_posterior, tacit.evidence.load_evidence,
     _open,
 )  # fmt: skip
 

@@ -30,7 +30,7 @@ def prove(effort: float) -> Iterable[Figure]:
         yield _without_its_ledger(folder, tries(20, effort, least=2))
 
 
-def _epsilons(ledger: tacit.Ledger) -> list[float]:
+def _epsilons(ledger: tacit.ledger.Ledger) -> list[float]:
     return [one.epsilon for one in tacit.guarantees(ledger, DELTA) if isinstance(one, tacit.Guarantee)]
 
 

@@ -34,20 +34,20 @@ DATA = (torch.zeros(40, 2), torch.zeros(40))
 BUDGET = tacit.Budget(4.9, 1e-5)
 PLAN = tacit.TrainingPlan(SAMPLING, tacit.ClipRecords(1.0), NOISE, STEPS, LEDGER, BUDGET, block=BLOCK)
 HEADER = PLAN.header(tacit.Randomness())
-EVENT = tacit.PoissonSample(0.5, (tacit.GaussianSumQuery(1.0, 2.0),))
+EVENT = tacit.ledger.PoissonSample(0.5, (tacit.ledger.GaussianSumQuery(1.0, 2.0),))
 
 
-def charged_block(file: tacit.LedgerFile, disk: CrashDisk, released: int) -> int:
+def charged_block(file: tacit.ledger.LedgerFile, disk: CrashDisk, released: int) -> int:
     """Charge a block, then release some of its steps."""
     assert admitted(file.ledger.charges)
-    number = file.reserve([tacit.Charge(EVENT, BLOCK)])
+    number = file.reserve([tacit.ledger.Charge(EVENT, BLOCK)])
     disk.released += released
     return number
 
 
 def blocks(disk: CrashDisk) -> None:
     """A run from its first folder to its end, settled in the middle of a block."""
-    with tacit.LedgerFile(LEDGER, HEADER) as file:
+    with tacit.ledger.LedgerFile(LEDGER, HEADER) as file:
         file.plan(STEPS)
         for released in (BLOCK, BLOCK, 1):
             block = charged_block(file, disk, released)
@@ -57,14 +57,14 @@ def blocks(disk: CrashDisk) -> None:
 def resumes(disk: CrashDisk) -> None:
     """A run that is left and taken up twice."""
     for _ in range(3):
-        with tacit.LedgerFile(LEDGER, HEADER) as file:
+        with tacit.ledger.LedgerFile(LEDGER, HEADER) as file:
             file.resume(disk.released, file.ledger.steps - disk.released)
             file.settle(charged_block(file, disk, 2), 2)
 
 
 def checkpoints(disk: CrashDisk) -> None:
     """A ledger and a checkpoint, in folders of their own, written in turn."""
-    with tacit.LedgerFile(LEDGER, HEADER) as file:
+    with tacit.ledger.LedgerFile(LEDGER, HEADER) as file:
         for _ in range(2):
             charged_block(file, disk, BLOCK)
             Checkpoint(disk.released, LIKE, file.head, plan_fingerprint(PLAN)).write(CHECKPOINT)
@@ -119,9 +119,9 @@ def visible(disk: CrashDisk) -> Files:
 
 
 @lru_cache(maxsize=4096)
-def admitted(charges: tuple[tacit.Charge, ...]) -> bool:
+def admitted(charges: tuple[tacit.ledger.Charge, ...]) -> bool:
     try:
-        BudgetGate(BUDGET)(tacit.Ledger(HEADER, charges), [tacit.Charge(EVENT, BLOCK)])
+        BudgetGate(BUDGET)(tacit.ledger.Ledger(HEADER, charges), [tacit.ledger.Charge(EVENT, BLOCK)])
     except BudgetError:
         return False
     return True
@@ -131,7 +131,10 @@ def admitted(charges: tuple[tacit.Charge, ...]) -> bool:
 def most_steps() -> int:
     """How many steps the budget allows, found by asking for one after the other."""
     steps = 0
-    while tacit.guarantees(tacit.Ledger.planned([tacit.Charge(EVENT, steps + 1)]), 1e-5)[0].epsilon <= BUDGET.epsilon:
+    while (
+        tacit.guarantees(tacit.ledger.Ledger.planned([tacit.ledger.Charge(EVENT, steps + 1)]), 1e-5)[0].epsilon
+        <= BUDGET.epsilon
+    ):
         steps += 1
     return steps
 
@@ -143,12 +146,12 @@ def recovered(files: Files, released: int, crashes: int) -> CrashDisk:
         found = read_checkpoint(CHECKPOINT, LIKE) if read_bytes(CHECKPOINT) is not None else None
         if found is not None:
             found.check(PLAN)  # its head is a prefix of the ledger
-        with closing(tacit.LedgerFile(LEDGER, HEADER)) as file:
+        with closing(tacit.ledger.LedgerFile(LEDGER, HEADER)) as file:
             charged = file.ledger.steps
             assert charged >= released, f"{released} steps were released, {charged} are charged"
             assert charged <= released + crashes * BLOCK, f"{released} released, {charged} charged"
             if admitted(file.ledger.charges):
-                file.reserve([tacit.Charge(EVENT, BLOCK)])
+                file.reserve([tacit.ledger.Charge(EVENT, BLOCK)])
             assert file.ledger.steps <= most_steps(), "over the budget"
         assert verify_ledger(LEDGER, since=found and found.head).head.to_bytes() == read_bytes(head_path(LEDGER))
         assert tacit.read_ledger(LEDGER).steps >= charged
@@ -202,7 +205,7 @@ def prove(effort: float) -> Iterable[Figure]:
 
 
 def one_more(disk: CrashDisk) -> None:
-    with tacit.LedgerFile(LEDGER, HEADER) as file:
+    with tacit.ledger.LedgerFile(LEDGER, HEADER) as file:
         if admitted(file.ledger.charges):
             charged_block(file, disk, BLOCK)
 
@@ -298,16 +301,16 @@ def poisoned() -> Figure:
     lost = 0
     for code in KINDS.values():
         disk = Refusing(-1, code, {})
-        with using(disk), tacit.LedgerFile(LEDGER, HEADER) as file:
+        with using(disk), tacit.ledger.LedgerFile(LEDGER, HEADER) as file:
             disk.call = len(disk.calls) + 2  # the write goes well, the sync does not
             lost += sum(_charges(file) for _ in range(2)) + (not file.broken)
         recovered(visible(disk), 0, crashes=1)
     return Figure("F11", "charges through a ledger whose sync has failed", 2 * len(KINDS), lost)
 
 
-def _charges(file: tacit.LedgerFile) -> bool:
+def _charges(file: tacit.ledger.LedgerFile) -> bool:
     try:
-        file.reserve([tacit.Charge(EVENT, BLOCK)])
+        file.reserve([tacit.ledger.Charge(EVENT, BLOCK)])
     except LedgerError:
         return False
     return True

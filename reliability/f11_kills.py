@@ -169,7 +169,7 @@ def second_writers(folder: Path, times: int) -> Figure:
     for _ in range(times):
         start = time.perf_counter()
         try:
-            tacit.LedgerFile(run.ledger, run.plan.header(tacit.Randomness())).close()
+            tacit.ledger.LedgerFile(run.ledger, run.plan.header(tacit.Randomness())).close()
             lost += 1
         except LedgerError as error:
             lost += "another writer" not in str(error)

@@ -37,25 +37,27 @@ def prove(effort: float) -> Iterable[Figure]:
     yield _on_disk(chance, tries(50, effort, least=2))
 
 
-def random_schedule(chance: random.Random) -> tuple[tacit.Budget, list[tacit.Charge]]:
+def random_schedule(chance: random.Random) -> tuple[tacit.Budget, list[tacit.ledger.Charge]]:
     """Up to three kinds of step in random order, and a budget that a few dozen blocks may use up."""
     budget = tacit.Budget(chance.uniform(0.3, 6), 10 ** chance.uniform(-7, -4))
     kinds = chance.choices((1, 2, 3), (90, 5, 5))[0]
     full = chance.random() < 0.15  # every record at every step
     events = [_event(chance, full) for _ in range(kinds)]
     size = chance.randint(1, 40)
-    return budget, [tacit.Charge(chance.choice(events), size) for _ in range(chance.randint(1, MOST_BLOCKS))]
+    return budget, [tacit.ledger.Charge(chance.choice(events), size) for _ in range(chance.randint(1, MOST_BLOCKS))]
 
 
-def _event(chance: random.Random, full: bool) -> tacit.PoissonSample:
+def _event(chance: random.Random, full: bool) -> tacit.ledger.PoissonSample:
     if full:
-        return tacit.PoissonSample(1.0, (tacit.GaussianSumQuery(1.0, chance.uniform(3, 20)),))
-    query = tacit.GaussianSumQuery(1.0, chance.uniform(0.7, 3))
-    return tacit.PoissonSample(10 ** chance.uniform(-2.5, -0.3), (query,))
+        return tacit.ledger.PoissonSample(1.0, (tacit.ledger.GaussianSumQuery(1.0, chance.uniform(3, 20)),))
+    query = tacit.ledger.GaussianSumQuery(1.0, chance.uniform(0.7, 3))
+    return tacit.ledger.PoissonSample(10 ** chance.uniform(-2.5, -0.3), (query,))
 
 
-def _charged(budget: tacit.Budget, blocks: list[tacit.Charge]) -> tuple[tacit.Ledger, tacit.Charge | None]:
-    gate, ledger = BudgetGate(budget), tacit.Ledger()
+def _charged(
+    budget: tacit.Budget, blocks: list[tacit.ledger.Charge]
+) -> tuple[tacit.ledger.Ledger, tacit.ledger.Charge | None]:
+    gate, ledger = BudgetGate(budget), tacit.ledger.Ledger()
     for block in blocks:
         try:
             gate(ledger, [block])
@@ -65,7 +67,7 @@ def _charged(budget: tacit.Budget, blocks: list[tacit.Charge]) -> tuple[tacit.Le
     return ledger, None
 
 
-def _epsilon(ledger: tacit.Ledger, delta: float) -> float:
+def _epsilon(ledger: tacit.ledger.Ledger, delta: float) -> float:
     return PLDAccountant().guarantee(ledger, delta=delta).epsilon if ledger.steps else 0.0
 
 
@@ -90,6 +92,6 @@ def _ended_by_its_budget(plan: tacit.TrainingPlan) -> bool:
         tacit.train(method, small_run.data(), plan, on_step=released.append)
         return False
     ledger, budget = tacit.read_ledger(plan.ledger), plan.budget
-    more = replace(ledger, charges=(*ledger.charges, tacit.Charge(ledger.charges[0].event, plan.block)))
+    more = replace(ledger, charges=(*ledger.charges, tacit.ledger.Charge(ledger.charges[0].event, plan.block)))
     within = _epsilon(ledger, budget.delta) <= budget.epsilon < _epsilon(more, budget.delta)
     return within and len(released) == ledger.steps

@@ -17,8 +17,8 @@ def prove(effort: float) -> Iterable[Figure]:
     stated = past = unsaid = 0
     for _ in range(times):
         budget, blocks = random_schedule(chance)
-        header = tacit.LedgerHeader(schedule="adaptive", epsilon=budget.epsilon, delta=budget.delta)
-        ledger = _charged(budget, blocks, tacit.Ledger(header))
+        header = tacit.ledger.LedgerHeader(schedule="adaptive", epsilon=budget.epsilon, delta=budget.delta)
+        ledger = _charged(budget, blocks, tacit.ledger.Ledger(header))
         stated += _stated(ledger, budget.delta)
         past += _past_filter(ledger, budget)
         unsaid += not _says_its_assumption(ledger, budget.delta)
@@ -27,7 +27,9 @@ def prove(effort: float) -> Iterable[Figure]:
     yield Figure("F13", "early stops and later runs whose condition was not said", times, unsaid)
 
 
-def _charged(budget: tacit.Budget, blocks: list[tacit.Charge], ledger: tacit.Ledger) -> tacit.Ledger:
+def _charged(
+    budget: tacit.Budget, blocks: list[tacit.ledger.Charge], ledger: tacit.ledger.Ledger
+) -> tacit.ledger.Ledger:
     gate = BudgetGate(budget)
     for block in blocks:
         try:
@@ -38,9 +40,9 @@ def _charged(budget: tacit.Budget, blocks: list[tacit.Charge], ledger: tacit.Led
     return ledger if ledger.charges else replace(ledger, charges=(replace(blocks[0], steps=1),))
 
 
-def _stated(ledger: tacit.Ledger, delta: float) -> bool:
+def _stated(ledger: tacit.ledger.Ledger, delta: float) -> bool:
     results = tacit.guarantees(ledger, delta, only=["pld", "gdp"])
-    if not all(isinstance(one, tacit.Refusal) and "adaptive" in one.reason for one in results):
+    if not all(isinstance(one, tacit.accountants.Refusal) and "adaptive" in one.reason for one in results):
         return True
     for curve in (lambda: epsilon_curve(ledger, [delta]), lambda: trade_off(ledger)):
         try:
@@ -51,12 +53,12 @@ def _stated(ledger: tacit.Ledger, delta: float) -> bool:
     return False
 
 
-def _past_filter(ledger: tacit.Ledger, budget: tacit.Budget) -> bool:
+def _past_filter(ledger: tacit.ledger.Ledger, budget: tacit.Budget) -> bool:
     opened = RenyiFilter.opened(budget.epsilon, budget.delta, ledger.charges[0], ledger)
     return ledger.steps > 1 and opened.spent(ledger) > opened.allowed
 
 
-def _says_its_assumption(ledger: tacit.Ledger, delta: float) -> bool:
-    fixed = replace(ledger, header=tacit.LedgerHeader(), planned_steps=ledger.steps + 1, runs=2)
+def _says_its_assumption(ledger: tacit.ledger.Ledger, delta: float) -> bool:
+    fixed = replace(ledger, header=tacit.ledger.LedgerHeader(), planned_steps=ledger.steps + 1, runs=2)
     said = " ".join(tacit.guarantees(fixed, delta, only=["rdp"])[0].assumptions)
     return "early stop ignored the outputs" in said and "later runs" in said

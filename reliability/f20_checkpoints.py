@@ -61,7 +61,12 @@ def _train_on(path: Path) -> object:
         return small_run.train(Path(place), steps=1)
 
 
-_READERS: tuple[Callable[[Path], object], ...] = (read_checkpoint, _train_on, tacit.load_posterior, tacit.load_evidence)
+_READERS: tuple[Callable[[Path], object], ...] = (
+    read_checkpoint,
+    _train_on,
+    tacit.load_posterior,
+    tacit.evidence.load_evidence,
+)
 
 
 def _refused(read: Callable[[], object], name: str) -> bool:

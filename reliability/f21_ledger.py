@@ -12,7 +12,7 @@ from reliability.figures import Figure, tries
 from tacit.commands.app import run as command
 from tacit.errors import LedgerError
 
-HEADER = tacit.LedgerHeader(dataset="proof", epsilon=3.0, delta=1e-5)
+HEADER = tacit.ledger.LedgerHeader(dataset="proof", epsilon=3.0, delta=1e-5)
 Change = tuple[bytes, bytes]
 
 
@@ -30,15 +30,17 @@ def prove(effort: float) -> Iterable[Figure]:
 
 def _made(path: Path) -> int:
     """A ledger with records of all kinds; says how many steps it charges."""
-    small = tacit.PoissonSample(0.01, (tacit.GaussianSumQuery(1.0, 1.1),))
-    grouped = tacit.PoissonSample(0.5, (tacit.GaussianSumQuery(1.0, 2.0, group="a"), tacit.GaussianSumQuery(2.0, 3.0)))
-    with tacit.LedgerFile(path, HEADER) as ledger:
+    small = tacit.ledger.PoissonSample(0.01, (tacit.ledger.GaussianSumQuery(1.0, 1.1),))
+    grouped = tacit.ledger.PoissonSample(
+        0.5, (tacit.ledger.GaussianSumQuery(1.0, 2.0, group="a"), tacit.ledger.GaussianSumQuery(2.0, 3.0))
+    )
+    with tacit.ledger.LedgerFile(path, HEADER) as ledger:
         ledger.plan(60)
-        ledger.reserve([tacit.Charge(small, 20)])
-        ledger.settle(ledger.reserve([tacit.Charge(small, 13), tacit.Charge(grouped, 7)]), 15)
+        ledger.reserve([tacit.ledger.Charge(small, 20)])
+        ledger.settle(ledger.reserve([tacit.ledger.Charge(small, 13), tacit.ledger.Charge(grouped, 7)]), 15)
         ledger.resume(35, 5)
     path.write_bytes(path.read_bytes() + b'{"charges":[{"ev')
-    with tacit.LedgerFile(path, HEADER) as ledger:
+    with tacit.ledger.LedgerFile(path, HEADER) as ledger:
         return ledger.ledger.steps
 
 
@@ -99,7 +101,7 @@ def _figure(path: Path, tried: str, changes: list[Change], charged: int) -> Figu
 
 
 def _opened(path: Path) -> None:
-    tacit.LedgerFile(path, HEADER).close()
+    tacit.ledger.LedgerFile(path, HEADER).close()
 
 
 def _found(act: Callable[[], object]) -> bool:

@@ -23,7 +23,7 @@ from tacit.evidence import Evidence, Stretch, save_evidence
 from tacit.ledger import Head, verify_ledger
 from tacit.training import Checkpoint, read_checkpoint
 
-HEADER = tacit.LedgerHeader(dataset="fuzz")
+HEADER = tacit.ledger.LedgerHeader(dataset="fuzz")
 NOTHING = Head(0, "0" * 64)
 
 
@@ -52,10 +52,10 @@ def prove(effort: float) -> Iterable[Figure]:
 
 def _targets(folder: Path) -> list[tuple[Target, int]]:
     ledger = folder / "run" / "ledger.jsonl"
-    event = tacit.PoissonSample(0.1, (tacit.GaussianSumQuery(1.0, 1.0),))
-    with tacit.LedgerFile(ledger, HEADER) as file:
+    event = tacit.ledger.PoissonSample(0.1, (tacit.ledger.GaussianSumQuery(1.0, 1.0),))
+    with tacit.ledger.LedgerFile(ledger, HEADER) as file:
         file.plan(9)
-        file.settle(file.reserve([tacit.Charge(event, 5)]), 3)
+        file.settle(file.reserve([tacit.ledger.Charge(event, 5)]), 3)
     head = ledger.with_name("ledger.jsonl.head")
     Checkpoint(3, {"w": torch.ones(4), "n": [1, "x", None]}, NOTHING, "plan").write(folder / "checkpoint")
     shares = np.full((2, 3), 0.5, np.float32)
@@ -82,7 +82,7 @@ def _targets(folder: Path) -> list[tuple[Target, int]]:
         (Target("ledgers", whole, read_ledger, sealed=True), 2000),
         (Target("heads", known, read_head, sealed=True), 1000),
         (Target("checkpoints", (folder / "checkpoint").read_bytes(), read_checkpoint, sealed=True), 2000),
-        (Target("evidence", (folder / "evidence").read_bytes(), tacit.load_evidence, sealed=True), 2000),
+        (Target("evidence", (folder / "evidence").read_bytes(), tacit.evidence.load_evidence, sealed=True), 2000),
         (Target("posteriors", (folder / "posterior").read_bytes(), tacit.load_posterior, sealed=False), 1000),
         (Target("idx images", idx, lambda path: read_idx(path.read_bytes(), "x"), sealed=False), 1000),
         (Target("tables", _TABLE, lambda path: parse_table(path.read_text("latin-1")), sealed=False), 500),

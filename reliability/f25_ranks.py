@@ -81,7 +81,7 @@ def looped(folder: Path, seed: int) -> Any:
 def locked(folder: Path, seed: int) -> Any:
     """Somebody else writes to the ledger: rank 0 is refused, and all hear of it."""
     if current_ranks().first:
-        with LedgerFile(folder / "ledger.jsonl", tacit.LedgerHeader(dataset="other")):
+        with LedgerFile(folder / "ledger.jsonl", tacit.ledger.LedgerHeader(dataset="other")):
             pass
     return trained(folder, seed)
 

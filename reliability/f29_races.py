@@ -23,8 +23,8 @@ from tacit.errors import LedgerError
 from tacit.ledger import locks, verify_ledger
 
 MOST = 20  # processes at once
-EVENT = tacit.PoissonSample(0.01, (tacit.GaussianSumQuery(1.0, 1.1),))
-HEADER = tacit.LedgerHeader(dataset="races")
+EVENT = tacit.ledger.PoissonSample(0.01, (tacit.ledger.GaussianSumQuery(1.0, 1.1),))
+HEADER = tacit.ledger.LedgerHeader(dataset="races")
 
 
 def prove(effort: float) -> Iterable[Figure]:
@@ -82,8 +82,8 @@ def charges(folder: Path, times: int, chance: random.Random) -> Figure:
 def _charge(path: Path, steps: int) -> int:
     while True:
         try:
-            with tacit.LedgerFile(path, HEADER) as ledger:
-                ledger.reserve([tacit.Charge(EVENT, steps)])
+            with tacit.ledger.LedgerFile(path, HEADER) as ledger:
+                ledger.reserve([tacit.ledger.Charge(EVENT, steps)])
                 return 0
         except LedgerError as error:
             if "in use by" not in str(error):

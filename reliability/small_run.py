@@ -32,7 +32,7 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
 
 def train(
     folder: Path, *, steps: int = STEPS, stop_at: int | None = None, seen: Callable[[torch.Tensor], None] | None = None
-) -> tacit.Run | None:
+) -> tacit.training.Run | None:
     """Go on with the run in a folder; None if it was stopped after ``stop_at`` steps. ``seen`` gets every release.
 
     On data of zeros the gradients are zero, so that a release is noise and nothing else.

@@ -14,14 +14,17 @@ GOAL = 0.25  # milliseconds a step
 
 
 def prove(effort: float) -> Iterable[Figure]:
-    event = tacit.PoissonSample(0.01, (tacit.GaussianSumQuery(1.0, 1.1),))
+    event = tacit.ledger.PoissonSample(0.01, (tacit.ledger.GaussianSumQuery(1.0, 1.1),))
     blocks = tries(500, effort, least=20)
     times = []
-    with tempfile.TemporaryDirectory() as place, tacit.LedgerFile(Path(place) / "l", tacit.LedgerHeader()) as ledger:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        tacit.ledger.LedgerFile(Path(place) / "l", tacit.ledger.LedgerHeader()) as ledger,
+    ):
         ledger.plan(blocks * BLOCK)
         for _ in range(blocks):
             start = time.perf_counter()
-            ledger.reserve([tacit.Charge(event, BLOCK)])
+            ledger.reserve([tacit.ledger.Charge(event, BLOCK)])
             times.append(1000 * (time.perf_counter() - start) / BLOCK)
     cost = statistics.median(times)
     reached = f"{cost:.3f} ms a step (median of blocks of {BLOCK}; slowest {max(times):.3f})"

@@ -30,16 +30,18 @@ def with_noise():
 
 
 CASES = {
-    "categorical": (tacit.Categorical(), linear(3), COUNTS % 3,
+    "categorical": (tacit.likelihoods.Categorical(), linear(3), COUNTS % 3,
                     lambda out, _: distributions.Categorical(logits=out)),
-    "bernoulli": (tacit.Bernoulli(), linear(1), COUNTS % 2,
+    "bernoulli": (tacit.likelihoods.Bernoulli(), linear(1), COUNTS % 2,
                   lambda out, _: distributions.Bernoulli(logits=out[:, 0])),
-    "gaussian": (tacit.Gaussian(0.7), linear(1), NUMBERS, lambda out, _: distributions.Normal(out[:, 0], 0.7)),
-    "learned": (tacit.LearnedGaussian(), with_noise(), NUMBERS,
+    "gaussian": (tacit.likelihoods.Gaussian(0.7), linear(1), NUMBERS,
+                 lambda out, _: distributions.Normal(out[:, 0], 0.7)),
+    "learned": (tacit.likelihoods.LearnedGaussian(), with_noise(), NUMBERS,
                 lambda out, m: distributions.Normal(out[:, 0], m.log_stddev.exp())),
-    "heteroscedastic": (tacit.HeteroscedasticGaussian(0.01), linear(2), NUMBERS, lambda out, _: distributions.Normal(
+    "heteroscedastic": (tacit.likelihoods.HeteroscedasticGaussian(0.01), linear(2), NUMBERS,
+                        lambda out, _: distributions.Normal(
         out[:, 0], nn.functional.softplus(out[:, 1]) + 0.01)),
-    "poisson": (tacit.Poisson(), linear(1), COUNTS, lambda out, _: distributions.Poisson(out[:, 0].exp())),
+    "poisson": (tacit.likelihoods.Poisson(), linear(1), COUNTS, lambda out, _: distributions.Poisson(out[:, 0].exp())),
 }  # fmt: skip
 
 
@@ -78,7 +80,9 @@ def softplus(x):
 
 def test_uncertainty_is_taken_apart_as_in_paper_n():
     model, posterior = numbers([1.0, 0.5], [3.0, 1.0], [2.0, -1.0])
-    prediction = predict(model, posterior, torch.zeros(2, 1), likelihood=tacit.HeteroscedasticGaussian(1e-9))
+    prediction = predict(
+        model, posterior, torch.zeros(2, 1), likelihood=tacit.likelihoods.HeteroscedasticGaussian(1e-9)
+    )
     variances = [softplus(raw) ** 2 for raw in (0.5, 1.0, -1.0)]
     torch.testing.assert_close(prediction.mean, torch.full((2,), 2.0).double())
     torch.testing.assert_close(prediction.data_uncertainty, torch.full((2,), sum(variances) / 3).double())
@@ -89,7 +93,7 @@ def test_uncertainty_is_taken_apart_as_in_paper_n():
 def test_quantiles_of_a_mixture_are_exact():
     model, posterior = numbers([-1.0], [4.0])
     levels = (0.01, 0.3, 0.5, 0.9)
-    prediction = predict(model, posterior, torch.zeros(1, 1), likelihood=tacit.Gaussian(0.5), levels=levels)
+    prediction = predict(model, posterior, torch.zeros(1, 1), likelihood=tacit.likelihoods.Gaussian(0.5), levels=levels)
     normal = distributions.Normal(torch.tensor([-1.0, 4.0]).double()[:, None], 0.5)
     reached = normal.cdf(prediction.quantiles).mean(0)
     torch.testing.assert_close(reached, torch.tensor(levels, dtype=torch.float64), rtol=1e-9, atol=1e-9)
@@ -97,7 +101,9 @@ def test_quantiles_of_a_mixture_are_exact():
 
 def test_counts_have_whole_quantiles():
     model, posterior = numbers([0.0], [2.0])
-    prediction = predict(model, posterior, torch.zeros(1, 1), likelihood=tacit.Poisson(), levels=(0.05, 0.5, 0.99))
+    prediction = predict(
+        model, posterior, torch.zeros(1, 1), likelihood=tacit.likelihoods.Poisson(), levels=(0.05, 0.5, 0.99)
+    )
     rates = torch.tensor([0.0, 2.0]).double().exp()
     mass = torch.stack([distributions.Poisson(rates).log_prob(torch.tensor(float(k))).exp() for k in range(60)]).mean(1)
     wanted = [int((mass.cumsum(0) < level).sum()) for level in (0.05, 0.5, 0.99)]
@@ -112,14 +118,14 @@ def test_the_interval_covers_what_it_says():
     point = Point({"weight": torch.tensor([[2.0]]), "bias": torch.tensor([1.0])})
     x = torch.randn(4000, 1)
     y = 2 * x[:, 0] + 1 + 0.3 * torch.randn(4000)
-    low, high = predict(model, point, x, likelihood=tacit.Gaussian(0.3)).interval
+    low, high = predict(model, point, x, likelihood=tacit.likelihoods.Gaussian(0.3)).interval
     assert float(((y > low) & (y < high)).float().mean()) == pytest.approx(0.95, abs=0.012)
 
 
 def test_a_learned_noise_is_read_from_the_draw():
     model = with_noise()
     point = Point({name: p.detach() for name, p in model.named_parameters()})
-    prediction = predict(model, point, INPUTS, likelihood=tacit.LearnedGaussian(), batch_size=4)
+    prediction = predict(model, point, INPUTS, likelihood=tacit.likelihoods.LearnedGaussian(), batch_size=4)
     torch.testing.assert_close(prediction.data_uncertainty, torch.full((9,), math.exp(0.6)).double())
     assert prediction.posterior_uncertainty.tolist() == [0.0] * 9
 
@@ -131,13 +137,15 @@ def test_private_regression_learns_its_noise(tmp_path):
     data = x, 0.7 * x[:, 0] + 0.2 * torch.randn(2000)
     model = nn.Linear(1, 1)
     model.register_parameter("log_stddev", nn.Parameter(torch.zeros(1)))
-    method = tacit.VariationalInference(model, tacit.LearnedGaussian(), 2000, descent=tacit.Adam(0.05), average=0.97)
+    method = tacit.VariationalInference(
+        model, tacit.likelihoods.LearnedGaussian(), 2000, descent=tacit.inference.Adam(0.05), average=0.97
+    )
     plan = tacit.TrainingPlan(
         tacit.PoissonSampling(probability=0.1, expected_size=200), tacit.ClipRecords(8.0),
         tacit.GaussianNoise(multiplier=1.0), 120, tmp_path / "l", physical_batch=400,
     )  # fmt: skip
     run = tacit.train(method, data, plan, randomness=tacit.Randomness.seeded(2))
-    prediction = predict(model, run.posterior, torch.tensor([[1.0]]), likelihood=tacit.LearnedGaussian())
+    prediction = predict(model, run.posterior, torch.tensor([[1.0]]), likelihood=tacit.likelihoods.LearnedGaussian())
     assert float(prediction.mean) == pytest.approx(0.7, abs=0.15)
     assert float(prediction.data_uncertainty.sqrt()) == pytest.approx(0.2, rel=0.3)
 
@@ -145,10 +153,10 @@ def test_private_regression_learns_its_noise(tmp_path):
 @pytest.mark.parametrize(
     ("likelihood", "outputs", "message"),
     [
-        (tacit.Gaussian(1.0), 2, "one output"),
-        (tacit.HeteroscedasticGaussian(), 1, "inputs, 2"),
-        (tacit.Poisson(), 3, "one output"),
-        (tacit.LearnedGaussian(), 1, "log_stddev"),
+        (tacit.likelihoods.Gaussian(1.0), 2, "one output"),
+        (tacit.likelihoods.HeteroscedasticGaussian(), 1, "inputs, 2"),
+        (tacit.likelihoods.Poisson(), 3, "one output"),
+        (tacit.likelihoods.LearnedGaussian(), 1, "log_stddev"),
     ],
 )
 def test_outputs_that_do_not_fit_are_refused(likelihood, outputs, message):
@@ -164,4 +172,4 @@ def test_outputs_that_do_not_fit_are_refused(likelihood, outputs, message):
 def test_levels_that_mean_nothing_are_refused(levels):
     model, posterior = numbers([1.0])
     with pytest.raises(InputError, match="levels"):
-        predict(model, posterior, torch.zeros(1, 1), likelihood=tacit.Gaussian(1.0), levels=levels)
+        predict(model, posterior, torch.zeros(1, 1), likelihood=tacit.likelihoods.Gaussian(1.0), levels=levels)

@@ -98,11 +98,24 @@ def test_every_public_name_is_there():
         tacit.nothing  # noqa: B018
 
 
+def test_a_name_that_has_moved_says_where_it_is():
+    assert len(tacit.__all__) <= 45
+    for name, home in tacit._FORMER.items():
+        with pytest.warns(DeprecationWarning, match=f"tacit.{name} is now {home}.{name}"):
+            found = getattr(tacit, name)
+        assert found is getattr(importlib.import_module(home), name)
+
+
+def test_subpackages_need_no_import_of_their_own():
+    code = "import tacit; print(tacit.inference.SGHMC, tacit.likelihoods.Poisson, tacit.accountants.bayesian)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_type_checkers_see_the_same_names():
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {alias.asname for node in block.body for alias in node.names}
-    assert seen == set(tacit.__all__) - {"__version__"}
+    assert seen == {*tacit.__all__, *tacit._ROOMS} - {"__version__"}
 
 
 def test_importing_tacit_is_cheap():

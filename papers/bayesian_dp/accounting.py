@@ -23,15 +23,15 @@ def attack_success(epsilon: float) -> float:
 
 def measure_privacy(work: Work, name: str, ledger: Ledger, folder: Path) -> None:
     """All columns of the run ``name``, whose probes' evidence lies in ``folder``."""
-    evidence = tacit.load_evidence(evidence_path(folder, "probes"))
+    evidence = tacit.evidence.load_evidence(evidence_path(folder, "probes"))
     [worst] = tacit.guarantees(ledger, DELTA, only=["pld"])
     work.measure(f"{name}: DP epsilon", worst.epsilon)
     work.measure(f"{name}: P(A) by DP", attack_success(worst.epsilon))
-    paper = tacit.BayesianAccountant("holder", "student_t", conversion="classic")
+    paper = tacit.accountants.bayesian.BayesianAccountant("holder", "student_t", conversion="classic")
     for delta in (PAPER_DELTA, DELTA):
         found = paper.estimate(ledger, delta=delta, evidence=evidence)
         work.measure(f"{name}: Bayesian epsilon at {delta:g}, paper's estimator", found)
-    sound = tacit.BayesianAccountant("mixture").guarantee(ledger, delta=DELTA, evidence=evidence)
+    sound = tacit.accountants.bayesian.BayesianAccountant("mixture").guarantee(ledger, delta=DELTA, evidence=evidence)
     work.measure(f"{name}: Bayesian epsilon, sound", sound.epsilon)
     work.measure(f"{name}: P(A) by Bayesian DP, sound", attack_success(sound.epsilon))
     for share in (0.9, 0.99):
@@ -40,9 +40,11 @@ def measure_privacy(work: Work, name: str, ledger: Ledger, folder: Path) -> None
             work.measure(f"{name}: epsilon of {share:.0%} of people".replace("%", " %"), told.epsilon)
 
 
-def _percentile(work: Work, name: str, ledger: Ledger, evidence: tacit.Evidence, share: float) -> Guarantee | None:
+def _percentile(
+    work: Work, name: str, ledger: Ledger, evidence: tacit.evidence.Evidence, share: float
+) -> Guarantee | None:
     try:
-        return tacit.IndividualAccountant(share).guarantee(ledger, delta=DELTA, evidence=evidence)
+        return tacit.accountants.bayesian.IndividualAccountant(share).guarantee(ledger, delta=DELTA, evidence=evidence)
     except RefusedError as refusal:
         work.note(f"{name}: {refusal}")
         return None

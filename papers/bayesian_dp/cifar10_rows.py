@@ -53,7 +53,7 @@ def cifar10_rows(work: Work) -> None:
 
 
 def measure_runs(work: Work, name: str, train: Rows, probes: Rows, held_out: Rows) -> None:
-    found: list[tacit.Reliability] = []
+    found: list[tacit.evaluation.Reliability] = []
     for _ in range(1 if work.quick else REPEATS):
         folder = work.folder("cifar10")
         model, run = train_privately(train, None if found else probes, 5 if work.quick else STEPS, folder)
@@ -95,7 +95,7 @@ def losses(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return cross_entropy(model(batch[0]), batch[1], reduction="none")
 
 
-def train_privately(train: Rows, probes: Rows | None, steps: int, folder: Path) -> tuple[nn.Module, tacit.Run]:
+def train_privately(train: Rows, probes: Rows | None, steps: int, folder: Path) -> tuple[nn.Module, tacit.training.Run]:
     sampling = tacit.PoissonSampling.of(batch_size=BATCH, dataset_size=SIZE)
     found = tacit.calibrate_noise(EPSILON, DELTA, probability=sampling.probability, steps=steps)
     plan = tacit.TrainingPlan(

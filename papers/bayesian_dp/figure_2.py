@@ -82,4 +82,4 @@ def by_heart(work: Work) -> LeakageCheck:
 
 def compare(each: ModelLosses, params: object, members: object, held_out: object, pairs: int) -> LeakageCheck:
     one, other = (gradient_distances(each, params, batch, pairs=pairs) for batch in (members, held_out))
-    return tacit.leakage_check(one, other)
+    return tacit.evaluation.leakage_check(one, other)

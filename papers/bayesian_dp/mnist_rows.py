@@ -32,7 +32,7 @@ def mnist_rows(work: Work) -> None:
 
 def train_digits(
     data: ImageData, folder: Path, steps: int, seed: int, evidence: tacit.EvidencePlan | None = None
-) -> tuple[torch.nn.Module, tacit.Run]:
+) -> tuple[torch.nn.Module, tacit.training.Run]:
     torch.manual_seed(seed)
     method = tacit.SGD(build_network("cnn"), losses, RATE, tacit.GaussianPrior(0.1), SIZE)
     noise = tacit.calibrate_noise(EPSILON, DELTA, probability=BATCH / SIZE, steps=STEPS).noise_multiplier

@@ -13,8 +13,8 @@ PRINTED = 8.0  # the DP epsilon of CIFAR-10
 
 
 def worst_case(batch: int, size: int, noise: float, epochs: int) -> float:
-    sample = tacit.PoissonSample(batch / size, (tacit.GaussianSumQuery(1.0, noise),))
-    ledger = tacit.Ledger.planned([tacit.Charge(sample, -(-epochs * size // batch))])
+    sample = tacit.ledger.PoissonSample(batch / size, (tacit.ledger.GaussianSumQuery(1.0, noise),))
+    ledger = tacit.ledger.Ledger.planned([tacit.ledger.Charge(sample, -(-epochs * size // batch))])
     [found] = tacit.guarantees(ledger, DELTA, only=["pld"])
     return found.epsilon
 

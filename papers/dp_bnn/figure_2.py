@@ -26,9 +26,11 @@ def noise_multiplier(method: str, batch: int, rate: float) -> float:
 
 
 def epsilon(method: str, batch: int, rate: float) -> float:
-    query = tacit.GaussianSumQuery(1.0, noise_multiplier(method, batch, rate))
-    sample = tacit.PoissonSample(batch / SIZE, (query,))
-    [found] = tacit.guarantees(tacit.Ledger.planned([tacit.Charge(sample, _steps(batch))]), DELTA, only=["pld"])
+    query = tacit.ledger.GaussianSumQuery(1.0, noise_multiplier(method, batch, rate))
+    sample = tacit.ledger.PoissonSample(batch / SIZE, (query,))
+    [found] = tacit.guarantees(
+        tacit.ledger.Ledger.planned([tacit.ledger.Charge(sample, _steps(batch))]), DELTA, only=["pld"]
+    )
     return found.epsilon
 
 

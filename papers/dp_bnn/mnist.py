@@ -55,7 +55,7 @@ class Fit:
     seconds: float
 
     @property
-    def reliability(self) -> tacit.Reliability:
+    def reliability(self) -> tacit.evaluation.Reliability:
         return tacit.reliability(self.mean, self.labels)
 
 
@@ -90,7 +90,7 @@ def scale(images: Tensor) -> Tensor:
 
 def build_method(setting: Setting) -> tuple[Any, tacit.GaussianNoise | None]:
     """The method of a line, and the noise of its plan: none where the sampler's temperature decides."""
-    prior = tacit.GaussianPrior(0.1) if setting.prior else tacit.FlatPrior()
+    prior = tacit.GaussianPrior(0.1) if setting.prior else tacit.inference.FlatPrior()
     noise, network = tacit.GaussianNoise(multiplier=NOISE), build_network(setting.network)
     calm = 1.0 if setting.private else 0.2  # unclipped, SGD and SGLD diverged,
     rate = 0.25 * (calm if setting.network == "cnn" else 1.0)  # and on the CNN the others too
@@ -105,13 +105,15 @@ def build_method(setting: Setting) -> tuple[Any, tacit.GaussianNoise | None]:
             ), noise
         case _:  # the paper drops half; a layer of 32 units bears only a twentieth. Its rate, 2e-4, is not that of SGD
             network = build_network(setting.network, 0.05 if setting.network == "cnn" else 0.5)
-            return tacit.MCDropout(network, losses, tacit.PlainDescent(rate), prior, SIZE, average=0.99), noise
+            return tacit.MCDropout(
+                network, losses, tacit.inference.PlainDescent(rate), prior, SIZE, average=0.99
+            ), noise
 
 
 def train_privately(
     method: Any, noise: tacit.GaussianNoise | None, data: ImageData, ledger: Path, steps: int, batch: int = BATCH,
     keep: int = 1, evidence: tacit.EvidencePlan | None = None,
-) -> tacit.Run:  # fmt: skip
+) -> tacit.training.Run:  # fmt: skip
     sampling = tacit.PoissonSampling.of(batch_size=batch, dataset_size=SIZE)
     plan = tacit.TrainingPlan(sampling, tacit.ClipRecords(CLIP_NORM), noise, steps, ledger, dataset="mnist")
     return tacit.train(
@@ -134,7 +136,7 @@ def train_openly(method: Any, data: ImageData, steps: int, keep: int) -> Any:
             kept.append({key: value.detach() for key, value in method.params(state).items()})
     if hasattr(method, "posterior"):
         return method.posterior(state)
-    return tacit.Draws.of(kept) if keep > 1 else tacit.Point(kept[-1])
+    return tacit.Draws.of(kept) if keep > 1 else tacit.posteriors.Point(kept[-1])
 
 
 def _samples(steps: int) -> Iterator[Tensor]:
@@ -187,10 +189,10 @@ def _kept(work: Work, setting: Setting, facts: dict[str, Any]) -> Fit | None:
 
 def each_draw(model: nn.Module, posterior: Any, inputs: Tensor) -> Tensor:
     """Class probabilities [draws, inputs, classes]."""
-    if isinstance(posterior, tacit.DropoutPosterior):
+    if isinstance(posterior, tacit.posteriors.DropoutPosterior):
         single = [replace(posterior, draws=1, seed=number) for number in range(posterior.draws)]
     else:
-        single = [tacit.Point(vectors) for vectors in posterior]
+        single = [tacit.posteriors.Point(vectors) for vectors in posterior]
     return torch.stack([tacit.predict(model, one, inputs).mean for one in single])
 
 

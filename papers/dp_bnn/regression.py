@@ -18,7 +18,7 @@ import tacit
 TRAIN, TEST, EPSILON, DELTA, DRAWS = 250, 150, 1.0, 1e-5, 100
 PROBABILITY, STEPS, CLIP_NORM, RATE = 0.5, 300, 4.0, 0.05  # a tight clip makes the noise look too small
 PAPER_STEPS, PAPER_NOISE = 500, 10.0
-LIKELIHOOD = tacit.HeteroscedasticGaussian(least_stddev=0.1)
+LIKELIHOOD = tacit.likelihoods.HeteroscedasticGaussian(least_stddev=0.1)
 Data = tuple[Tensor, Tensor]
 
 
@@ -30,7 +30,7 @@ class Band:
     posterior: Any
     epsilon: float
 
-    def predict(self, x: Tensor) -> tacit.RegressionPrediction:
+    def predict(self, x: Tensor) -> tacit.posteriors.RegressionPrediction:
         return tacit.predict(self.model, self.posterior, x, likelihood=LIKELIHOOD)
 
 
@@ -101,7 +101,7 @@ def paper_bbp(data: Data, ledger: Path) -> Band:
 
 
 def paper_dropout(data: Data, ledger: Path) -> Band:
-    method = tacit.MCDropout(paper_network(0.5), LIKELIHOOD, tacit.PlainDescent(5e-5))
+    method = tacit.MCDropout(paper_network(0.5), LIKELIHOOD, tacit.inference.PlainDescent(5e-5))
     return _band(method, data, ledger, 2000.0, tacit.GaussianNoise(multiplier=PAPER_NOISE), 1.0, PAPER_STEPS)
 
 

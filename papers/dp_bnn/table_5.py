@@ -30,11 +30,11 @@ def sgld(network: nn.Module, loss: Any, prior: Any) -> Any:
 
 
 def bbp(network: nn.Module, loss: Any, prior: Any, descent: Any = None) -> Any:
-    return tacit.VariationalInference(network, loss, SIZE, prior, descent=descent or tacit.PlainDescent(0.25))
+    return tacit.VariationalInference(network, loss, SIZE, prior, descent=descent or tacit.inference.PlainDescent(0.25))
 
 
 def dropout(network: nn.Module, loss: Any, prior: Any, descent: Any = None) -> Any:
-    return tacit.MCDropout(network, loss, descent or tacit.PlainDescent(0.25), prior, SIZE)
+    return tacit.MCDropout(network, loss, descent or tacit.inference.PlainDescent(0.25), prior, SIZE)
 
 
 BUILDERS: dict[str, Builder] = {"SGLD": sgld, "BBP": bbp, "MC Dropout": dropout}
@@ -57,18 +57,20 @@ def _tried(name: str, data: ImageData) -> dict[str, float]:
     posterior = _train(lambda: build(cnn, losses, tacit.GaussianPrior(0.1)), name, data)
     found = {
         "sampling approach": float(isinstance(posterior, tacit.Draws)),
-        "variational inference": float(isinstance(posterior, tacit.GaussianPosterior | tacit.DropoutPosterior)),
-        "analytic posterior": float(isinstance(posterior, tacit.GaussianPosterior)),
+        "variational inference": float(
+            isinstance(posterior, tacit.posteriors.GaussianPosterior | tacit.posteriors.DropoutPosterior)
+        ),
+        "analytic posterior": float(isinstance(posterior, tacit.posteriors.GaussianPosterior)),
         "general network structure": _works(
             lambda: build(Recurrent(drop), recurrent_losses, tacit.GaussianPrior(0.1)), name, data
         ),
         "general weight prior": _works(
-            lambda: build(build_network("cnn", drop), losses, tacit.LaplacePrior(0.1)), name, data
+            lambda: build(build_network("cnn", drop), losses, tacit.inference.LaplacePrior(0.1)), name, data
         ),
         "numbers kept per weight": _kept(posterior, sum(p.numel() for p in cnn.parameters())),
     }
     if name != "SGLD":  # a sampler is its own optimizer
-        adam = tacit.Adam(1e-3)
+        adam = tacit.inference.Adam(1e-3)
         found["general optimizers"] = _works(
             lambda: build(build_network("cnn", drop), losses, tacit.GaussianPrior(0.1), adam), name, data
         )

@@ -58,16 +58,16 @@ def few_columns(inputs: Tensor) -> Tensor:
     return raw[:, [0, married, education]]
 
 
-def bounded_posterior() -> tacit.BoundedLogistic:
-    return tacit.BoundedLogistic(features=COLUMNS, bound=8.0, prior_stddev=10.0)
+def bounded_posterior() -> tacit.inference.BoundedLogistic:
+    return tacit.inference.BoundedLogistic(features=COLUMNS, bound=8.0, prior_stddev=10.0)
 
 
 def one_posterior_sample(adult: Table, epsilon: float) -> float:
     posterior = bounded_posterior()
     rows = few_columns(adult.data.train_inputs)
-    header = tacit.LedgerHeader(dataset="adult")
-    with tacit.LedgerFile(adult.folder("ops") / "ledger.jsonl", header) as ledger:
-        point = tacit.one_posterior_sample(posterior, (rows, adult.data.train_labels), ledger, epsilon=epsilon)
+    header = tacit.ledger.LedgerHeader(dataset="adult")
+    with tacit.ledger.LedgerFile(adult.folder("ops") / "ledger.jsonl", header) as ledger:
+        point = tacit.training.one_posterior_sample(posterior, (rows, adult.data.train_labels), ledger, epsilon=epsilon)
     test = few_columns(adult.data.test_inputs)
     scores = test.double() / test.abs().sum(dim=1, keepdim=True) @ point.vectors["weight"][0]
     return 100 * float(((scores > 0).long() == adult.data.test_labels).float().mean())
@@ -80,7 +80,7 @@ def hybrid(adult: Table, epsilon: float) -> float:
     facts = Facts(adult.size, COLUMNS, COLUMNS, 1, "classification", "sgld", "linear", 2 * epsilon / 3, DELTA)
     settings, model = adult.shortened(recipe(facts)), nn.Linear(COLUMNS, 1, bias=False)
     plan = adult.plan(settings, "hybrid", tacit.GaussianNoise(multiplier=settings.noise_multiplier))
-    run = tacit.hybrid(
+    run = tacit.training.hybrid(
         bounded_posterior(), (rows, adult.data.train_labels), model,
         lambda started: tacit.SGLD(
             started, losses, tacit.GaussianPrior(10.0), settings.learning_rate / adult.size, dataset_size=adult.size,
@@ -102,7 +102,9 @@ def confident_gnmax(adult: Table, epsilon: float) -> float:
     mechanism = calibrate_confident_gnmax(
         epsilon, DELTA, queries=QUERIES, max_answers=ANSWERS, threshold=0.6 * TEACHERS
     )
-    with tacit.LedgerFile(adult.folder("gnmax") / "ledger.jsonl", tacit.LedgerHeader(dataset="adult")) as ledger:
+    with tacit.ledger.LedgerFile(
+        adult.folder("gnmax") / "ledger.jsonl", tacit.ledger.LedgerHeader(dataset="adult")
+    ) as ledger:
         answers = mechanism.answer(count_votes(votes, 2), ledger)
     known, targets = public.numpy()[answers.answered], adult.data.test_labels[PUBLIC:]
     student = _teacher(known, answers.labels[answers.answered], rest.numpy())

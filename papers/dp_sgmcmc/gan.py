@@ -45,11 +45,13 @@ FRICTION, SGD_RATE, KEPT = 0.1, 0.6, 50
 OPEN_RATE, OPEN_BATCH, OPEN_STEPS = 3e-3, 128, 3_000
 
 
-def sghmc(model: nn.Module, size: int, on_sum: float) -> tacit.SGHMC:
+def sghmc(model: nn.Module, size: int, on_sum: float) -> tacit.inference.SGHMC:
     """At the posterior's own temperature, 1: its noise is the privacy noise, so that the budget decides the step."""
     step = 2 * FRICTION * (BATCH / (size * on_sum)) ** 2
     prior = tacit.GaussianPrior(1.0)
-    return tacit.SGHMC(model, private_losses, prior, step, dataset_size=size, temperature=None, friction=FRICTION)
+    return tacit.inference.SGHMC(
+        model, private_losses, prior, step, dataset_size=size, temperature=None, friction=FRICTION
+    )
 
 
 def dp_sgd(model: nn.Module, size: int, on_sum: float) -> tacit.SGD:
@@ -60,7 +62,7 @@ def dp_sgd(model: nn.Module, size: int, on_sum: float) -> tacit.SGD:
 class Way:
     """A method and its settings."""
 
-    method: Callable[[nn.Module, int, float], tacit.SGHMC | tacit.SGD]
+    method: Callable[[nn.Module, int, float], tacit.inference.SGHMC | tacit.SGD]
     clip_norm: float
     steps: int
     keep: int  # iterates whose predictions are averaged
@@ -98,7 +100,7 @@ def private_gan(way: Way, game: Game, folder: Path) -> Outcome:
     method = way.method(game.model, size, on_sum)
     with private:
         accuracy = game.play(released(), step_of(method, game.model), steps, min(way.keep, steps))
-        warmth = method.effective_temperature(on_sum, BATCH) if isinstance(method, tacit.SGHMC) else math.nan
+        warmth = method.effective_temperature(on_sum, BATCH) if isinstance(method, tacit.inference.SGHMC) else math.nan
         return Outcome(accuracy, private.epsilon(DELTA), warmth)
 
 

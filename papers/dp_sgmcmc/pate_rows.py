@@ -85,7 +85,7 @@ def noisy_answers(setting: Setting, votes: Tensor, folder: Path) -> tuple[Tensor
         setting.epsilon, setting.delta, queries=votes.shape[1], max_answers=setting.max_answers,
         threshold=setting.threshold * setting.teachers,
     )  # fmt: skip
-    with tacit.LedgerFile(folder / "ledger.jsonl", tacit.LedgerHeader(dataset="pictures")) as ledger:
+    with tacit.ledger.LedgerFile(folder / "ledger.jsonl", tacit.ledger.LedgerHeader(dataset="pictures")) as ledger:
         answers = mechanism.answer(count_votes(votes.numpy(), CLASSES), ledger)
         [guarantee] = tacit.guarantees(ledger.ledger, setting.delta, only=["pld"])
     return torch.from_numpy(answers.labels), guarantee.epsilon

@@ -94,7 +94,7 @@ def losses(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 def train_privately(recipe: Recipe, task: Task, folder: Path) -> Outcome:
     """One run with fresh noise and its own ledger."""
     statistics = StatisticsPlan(recipe.mean_noise, recipe.moment_noise)
-    charge = tacit.Charge(statistics.event(*task.train_rows.shape[1:]), 1)
+    charge = tacit.ledger.Charge(statistics.event(*task.train_rows.shape[1:]), 1)
     sampling = tacit.PoissonSampling.of(batch_size=recipe.batch, dataset_size=recipe.size)
     found = tacit.calibrate_noise(
         recipe.epsilon, recipe.delta, probability=sampling.probability, steps=recipe.steps, beside=[charge]

@@ -25,7 +25,7 @@ def test_a_file_of_somebody_is_not_taken_for_a_ledger(tmp_path):
 
     path = tmp_path / "thesis.txt"
     path.write_text("ten years of work")
-    with pytest.raises(tacit.LedgerError, match="another file"):
-        tacit.LedgerFile(path, tacit.LedgerHeader())
+    with pytest.raises(tacit.errors.LedgerError, match="another file"):
+        tacit.ledger.LedgerFile(path, tacit.ledger.LedgerHeader())
     assert path.read_text() == "ten years of work"
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]

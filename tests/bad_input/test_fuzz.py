@@ -109,5 +109,5 @@ def test_ten_thousand_changed_files():
 
 
 def test_a_ledger_that_was_opened_is_read_again(tmp_path):
-    tacit.LedgerFile(tmp_path / "ledger.jsonl", tacit.LedgerHeader()).close()
+    tacit.ledger.LedgerFile(tmp_path / "ledger.jsonl", tacit.ledger.LedgerHeader()).close()
     assert tacit.read_ledger(tmp_path).steps == 0

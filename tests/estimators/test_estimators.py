@@ -190,7 +190,7 @@ def test_every_guarantee_names_what_was_learned_before_the_fit(few_steps):
 
 def test_a_copy_keeps_its_arguments():
     assert clone(tacit.PrivateClassifier(2.0)).epsilon == 2.0
-    place = tacit.RegisteredLedger("ledger.jsonl", "registry.jsonl")
+    place = tacit.ledger.RegisteredLedger("ledger.jsonl", "registry.jsonl")
     assert clone(tacit.PrivateClassifier(ledger=place)).ledger == place
 
 

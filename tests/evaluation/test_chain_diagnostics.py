@@ -14,7 +14,7 @@ def chains(shift=0.0, correlation=0.0, count=4, draws=500):
 
 
 def test_independent_draws_have_mixed():
-    found = tacit.convergence(chains())
+    found = tacit.evaluation.convergence(chains())
     assert found.worst_rhat < 1.01
     assert found.ess_bulk["w"].shape == (2,)
     assert found.ess_bulk["b"].shape == ()
@@ -23,17 +23,17 @@ def test_independent_draws_have_mixed():
 
 
 def test_chains_around_different_means_have_not():
-    found = tacit.convergence(chains(shift=1.0))
+    found = tacit.evaluation.convergence(chains(shift=1.0))
     assert found.worst_rhat > 1.2
     assert "have not mixed" in str(found)
 
 
 def test_correlated_draws_are_worth_fewer():
     """An AR(1) chain's mean is worth (1 - rho) / (1 + rho) of its draws: 2000 / 9 at rho = 0.8."""
-    found = tacit.convergence(chains(correlation=0.8))
+    found = tacit.evaluation.convergence(chains(correlation=0.8))
     assert float(found.ess_bulk["w"].mean()) == pytest.approx(2000 / 9, rel=0.35)
 
 
 def test_too_few_draws_are_refused():
     with pytest.raises(InputError, match="at least 4 draws"):
-        tacit.convergence(chains(draws=3))
+        tacit.evaluation.convergence(chains(draws=3))

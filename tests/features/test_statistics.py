@@ -83,7 +83,7 @@ def test_statistics_and_training_share_a_ledger_and_a_budget(tmp_path):
         return cross_entropy(model(batch[0]), batch[1], reduction="none")
 
     data, target = rows(), tacit.Budget(2.0, 1e-5)
-    charge = tacit.Charge(PLAN.event(4, 3), 1)
+    charge = tacit.ledger.Charge(PLAN.event(4, 3), 1)
     found = tacit.calibrate_noise(2.0, 1e-5, probability=0.5, steps=10, beside=[charge])
     alone = tacit.calibrate_noise(2.0, 1e-5, probability=0.5, steps=10)
     assert alone.noise_multiplier < found.noise_multiplier

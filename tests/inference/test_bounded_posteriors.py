@@ -19,7 +19,7 @@ def uniforms(seed=0):
 
 @pytest.mark.parametrize(("ones", "zeros", "power"), [(3, 5, 1.0), (40, 2, 0.5), (0, 300, 1.0), (200, 220, 0.3)])
 def test_a_share_is_drawn_from_the_cut_beta(ones, zeros, power):
-    model, source = tacit.BoundedBernoulli(least=0.05, a=2.0, b=1.0), uniforms()
+    model, source = tacit.inference.BoundedBernoulli(least=0.05, a=2.0, b=1.0), uniforms()
     data = torch.tensor([1.0] * ones + [0.0] * zeros)
     draws = [float(model.draw(data, power, source)["probability"]) for _ in range(600)]
     truth = beta(2 + power * ones, 1 + power * zeros)
@@ -31,7 +31,7 @@ def test_logistic_weights_are_drawn_from_their_posterior():
     generator = np.random.default_rng(1)
     x = generator.normal(size=(60, 2)) * 3
     y = (x[:, 0] + generator.logistic(size=60) > 0).astype(float)
-    model, source = tacit.BoundedLogistic(2, bound=4.0, prior_stddev=2.0), uniforms(2)
+    model, source = tacit.inference.BoundedLogistic(2, bound=4.0, prior_stddev=2.0), uniforms(2)
     draws = np.array([model.draw((x, y), 0.5, source)["weight"][0].numpy() for _ in range(300)])
     grid = np.linspace(-4, 4, 401)
     w = np.stack(np.meshgrid(grid, grid, indexing="ij"), -1).reshape(-1, 2)
@@ -45,7 +45,7 @@ def test_logistic_weights_are_drawn_from_their_posterior():
 
 def test_no_record_leaves_the_bound():
     wild = np.array([[1e300, -1e300], [np.nan, np.inf], [5.0, 5.0], [0.1, 0.1]]), np.array([np.nan, 1, 1, 0])
-    model = tacit.BoundedLogistic(2, bound=3.0)
+    model = tacit.inference.BoundedLogistic(2, bound=3.0)
     rows = model._signed_rows(wild)
     assert np.abs(rows).sum(1).max() <= 1 + 1e-12
     corners = 3.0 * np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])
@@ -59,7 +59,9 @@ def opened(path, **header):
 
 def test_a_sample_is_charged_and_is_a_bound(tmp_path):
     with opened(tmp_path / "l", dataset_size=100) as ledger:
-        point = tacit.one_posterior_sample(tacit.BoundedBernoulli(0.1), torch.ones(100), ledger, epsilon=0.5)
+        point = tacit.training.one_posterior_sample(
+            tacit.inference.BoundedBernoulli(0.1), torch.ones(100), ledger, epsilon=0.5
+        )
         [answer] = guarantees(ledger.ledger, 1e-5, only=["rdp"])
     assert 0.1 <= float(point.vectors["probability"]) <= 0.9
     assert answer.is_bound
@@ -68,23 +70,25 @@ def test_a_sample_is_charged_and_is_a_bound(tmp_path):
 
 def test_the_power_is_never_above_bayes(tmp_path):
     with opened(tmp_path / "l") as ledger:
-        tacit.one_posterior_sample(tacit.BoundedBernoulli(0.1), torch.ones(10), ledger, epsilon=50.0)
+        tacit.training.one_posterior_sample(tacit.inference.BoundedBernoulli(0.1), torch.ones(10), ledger, epsilon=50.0)
         [charge] = ledger.ledger.charges
     assert charge.event.power == 1.0
     with opened(tmp_path / "m") as ledger, pytest.raises(InputError, match="either"):
-        tacit.one_posterior_sample(tacit.BoundedBernoulli(0.1), torch.ones(10), ledger)
+        tacit.training.one_posterior_sample(tacit.inference.BoundedBernoulli(0.1), torch.ones(10), ledger)
 
 
 def test_a_ledger_of_another_kind_is_refused_before_a_charge(tmp_path):
-    model = tacit.BoundedBernoulli(0.1)
+    model = tacit.inference.BoundedBernoulli(0.1)
     with opened(tmp_path / "l", unit="user") as ledger, pytest.raises(InputError, match="unit user"):
-        tacit.one_posterior_sample(model, torch.ones(10), ledger, power=1.0)
+        tacit.training.one_posterior_sample(model, torch.ones(10), ledger, power=1.0)
     with opened(tmp_path / "m") as ledger:
         with pytest.raises(InputError, match="seeded"):
-            tacit.one_posterior_sample(model, torch.ones(10), ledger, power=1.0, randomness=tacit.Randomness.seeded(1))
+            tacit.training.one_posterior_sample(
+                model, torch.ones(10), ledger, power=1.0, randomness=tacit.Randomness.seeded(1)
+            )
         assert ledger.ledger.steps == 0
     with opened(tmp_path / "n", neighbours="replace_one") as ledger, pytest.raises(InputError, match="add_remove"):
-        tacit.one_posterior_sample(model, torch.ones(10), ledger, power=1.0)
+        tacit.training.one_posterior_sample(model, torch.ones(10), ledger, power=1.0)
 
 
 def losses(model, batch):
@@ -105,8 +109,8 @@ def hybrid(path, epsilon, budget=None):
     def build(model):
         return tacit.SGLD(model, losses, tacit.GaussianPrior(2.0), 1e-4, 200)
 
-    start = tacit.BoundedLogistic(2)
-    return model, tacit.hybrid(start, data, model, build, data, plan, epsilon=epsilon, keep_last=3)
+    start = tacit.inference.BoundedLogistic(2)
+    return model, tacit.training.hybrid(start, data, model, build, data, plan, epsilon=epsilon, keep_last=3)
 
 
 def test_the_hybrid_sampler_starts_from_a_sample_and_charges_both(tmp_path):
@@ -131,10 +135,10 @@ def test_the_hybrid_sampler_keeps_to_its_budget(tmp_path):
 @pytest.mark.parametrize(
     "bad",
     [
-        lambda: tacit.BoundedBernoulli(0.6),
-        lambda: tacit.BoundedBernoulli(0.1, a=0.5),
-        lambda: tacit.BoundedLogistic(7),
-        lambda: tacit.BoundedLogistic(2, bound=0.0),
+        lambda: tacit.inference.BoundedBernoulli(0.6),
+        lambda: tacit.inference.BoundedBernoulli(0.1, a=0.5),
+        lambda: tacit.inference.BoundedLogistic(7),
+        lambda: tacit.inference.BoundedLogistic(2, bound=0.0),
     ],
 )
 def test_bad_arguments_are_refused(bad):

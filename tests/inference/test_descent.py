@@ -9,9 +9,9 @@ from tacit.inference.descent import averaged
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (tacit.Adam(0.01), lambda p: torch.optim.Adam(p, lr=0.01)),
-        (tacit.PlainDescent(0.1, momentum=0.9), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
-        (tacit.PlainDescent(0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
+        (tacit.inference.Adam(0.01), lambda p: torch.optim.Adam(p, lr=0.01)),
+        (tacit.inference.PlainDescent(0.1, momentum=0.9), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
+        (tacit.inference.PlainDescent(0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
     ],
 )
 def test_it_moves_like_torch(ours, theirs):
@@ -34,7 +34,12 @@ def test_a_running_average_forgets_its_start():
 
 
 @pytest.mark.parametrize(
-    "bad", [lambda: tacit.PlainDescent(0.1, 1.0), lambda: tacit.Adam(0.0), lambda: tacit.Adam(0.1, 1.0)]
+    "bad",
+    [
+        lambda: tacit.inference.PlainDescent(0.1, 1.0),
+        lambda: tacit.inference.Adam(0.0),
+        lambda: tacit.inference.Adam(0.1, 1.0),
+    ],
 )
 def test_bad_numbers_are_refused(bad):
     with pytest.raises(InputError):

@@ -65,12 +65,14 @@ POSTERIORS = {
     "linear": (squares, linear_data, linear_posterior),
     "logistic": (log_losses, logistic_data, logistic_posterior),
 }
-CYCLE = tacit.CyclicalStep(0.008, 50, exploration=0.5)
+CYCLE = tacit.inference.CyclicalStep(0.008, 50, exploration=0.5)
 SAMPLERS = {
     "sgld": lambda model, losses: tacit.SGLD(model, losses, PRIOR, 0.001, N),
-    "sghmc": lambda model, losses: tacit.SGHMC(model, losses, PRIOR, 0.001, N, friction=0.15),
-    "sgnht": lambda model, losses: tacit.SGNHT(model, losses, PRIOR, 0.001, N, diffusion=0.15),
-    "psgld": lambda model, losses: tacit.PSGLD(model, losses, PRIOR, 0.0008, N, damping=0.25, adapt_steps=200),
+    "sghmc": lambda model, losses: tacit.inference.SGHMC(model, losses, PRIOR, 0.001, N, friction=0.15),
+    "sgnht": lambda model, losses: tacit.inference.SGNHT(model, losses, PRIOR, 0.001, N, diffusion=0.15),
+    "psgld": lambda model, losses: tacit.inference.PSGLD(
+        model, losses, PRIOR, 0.0008, N, damping=0.25, adapt_steps=200
+    ),
     "cyclical": lambda model, losses: tacit.SGLD(model, losses, PRIOR, CYCLE, N),
 }
 
@@ -202,11 +204,11 @@ def test_the_chains_variance_is_the_one_that_its_file_states():
     """A large step, where the discretisation shows: 1 / (1 - eta k / 2), 1 / (1 - eta k / (4 - 2 alpha)), and 1."""
     k, eta, alpha, chains = 40.0, 0.02, 0.3, 4096
     model = nn.Linear(1, chains, bias=False).double()
-    common = (model, squares, tacit.FlatPrior(), eta, 1)
+    common = (model, squares, tacit.inference.FlatPrior(), eta, 1)
     wanted = {
         tacit.SGLD(*common): 1 / (1 - eta * k / 2),
-        tacit.SGHMC(*common, friction=alpha): 1 / (1 - eta * k / (4 - 2 * alpha)),
-        tacit.SGNHT(*common, diffusion=alpha): 1.0,
+        tacit.inference.SGHMC(*common, friction=alpha): 1 / (1 - eta * k / (4 - 2 * alpha)),
+        tacit.inference.SGNHT(*common, diffusion=alpha): 1.0,
     }
     for method, factor in wanted.items():
         generator, state, found = torch.Generator().manual_seed(1), method.init(), []

@@ -71,11 +71,11 @@ def test_a_seeded_run_repeats_its_masks(tmp_path, data):
 def test_predictions_average_over_masks_and_can_be_repeated(run, data):
     method, trained = run
     posterior = trained.posterior
-    assert isinstance(posterior, tacit.DropoutPosterior)
+    assert isinstance(posterior, tacit.posteriors.DropoutPosterior)
     one, other = (tacit.predict(method.model, posterior, data[0]) for _ in range(2))
     assert torch.equal(one.mean, other.mean)
     assert (one.mutual_information > 0).all()
-    alone = tacit.DropoutPosterior(posterior.vectors, draws=1)
+    alone = tacit.posteriors.DropoutPosterior(posterior.vectors, draws=1)
     assert not torch.equal(tacit.predict(method.model, alone, data[0]).mean, one.mean)
     assert not any(module.training for module in method.model.modules())
 
@@ -86,7 +86,7 @@ def test_more_masks_approach_the_expectation(data):
     params = {name: p.detach() for name, p in model.named_parameters()}
     hidden = model[0](data[0])
     wanted = (model[2](2 * hidden).softmax(1) + model[2](0 * hidden).softmax(1)) / 2
-    found = tacit.predict(model, tacit.DropoutPosterior(params, draws=4000), data[0])
+    found = tacit.predict(model, tacit.posteriors.DropoutPosterior(params, draws=4000), data[0])
     torch.testing.assert_close(found.mean, wanted.detach(), rtol=0, atol=0.03)
 
 
@@ -94,7 +94,7 @@ def test_it_survives_a_file(tmp_path, run):
     posterior = run[1].posterior
     posterior.save(tmp_path / "p.safetensors")
     loaded = tacit.load_posterior(tmp_path / "p.safetensors")
-    assert isinstance(loaded, tacit.DropoutPosterior)
+    assert isinstance(loaded, tacit.posteriors.DropoutPosterior)
     assert (loaded.draws, loaded.seed) == (posterior.draws, posterior.seed)
     assert all(torch.equal(value, posterior.vectors[name]) for name, value in loaded.vectors.items())
 
@@ -103,7 +103,7 @@ def test_a_model_without_dropout_is_refused(data):
     with pytest.raises(InputError, match="found none"):
         tacit.MCDropout(nn.Linear(5, 3), losses)
     with pytest.raises(InputError, match="found none"):
-        tacit.predict(nn.Linear(5, 3), tacit.DropoutPosterior({"weight": torch.zeros(3, 5)}), data[0])
+        tacit.predict(nn.Linear(5, 3), tacit.posteriors.DropoutPosterior({"weight": torch.zeros(3, 5)}), data[0])
 
 
 def test_a_prior_needs_the_size_of_the_data():

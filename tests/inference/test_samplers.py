@@ -11,7 +11,12 @@ import tacit
 from tacit.errors import InputError
 
 N = 100
-SAMPLERS = {"sgld": tacit.SGLD, "sghmc": tacit.SGHMC, "sgnht": tacit.SGNHT, "psgld": tacit.PSGLD}
+SAMPLERS = {
+    "sgld": tacit.SGLD,
+    "sghmc": tacit.inference.SGHMC,
+    "sgnht": tacit.inference.SGNHT,
+    "psgld": tacit.inference.PSGLD,
+}
 
 
 def losses(model, batch):
@@ -48,14 +53,14 @@ def test_bad_arguments_are_refused(kind, arguments):
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
-        (tacit.SGHMC, {"friction": 0.0}),
-        (tacit.SGHMC, {"friction": 1.1}),
-        (tacit.SGNHT, {"diffusion": math.nan}),
-        (tacit.SGNHT, {"temperature": None}),
-        (tacit.PSGLD, {"temperature": None}),
-        (tacit.PSGLD, {"damping": 0.0}),
-        (tacit.PSGLD, {"decay": 1.0}),
-        (tacit.PSGLD, {"adapt_steps": 0}),
+        (tacit.inference.SGHMC, {"friction": 0.0}),
+        (tacit.inference.SGHMC, {"friction": 1.1}),
+        (tacit.inference.SGNHT, {"diffusion": math.nan}),
+        (tacit.inference.SGNHT, {"temperature": None}),
+        (tacit.inference.PSGLD, {"temperature": None}),
+        (tacit.inference.PSGLD, {"damping": 0.0}),
+        (tacit.inference.PSGLD, {"decay": 1.0}),
+        (tacit.inference.PSGLD, {"adapt_steps": 0}),
     ],
 )
 def test_bad_arguments_of_their_own_are_refused(kind, arguments):
@@ -84,7 +89,8 @@ def test_the_ledger_holds_the_noise_that_was_asked_for(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "factor"), [(tacit.SGLD, 1.0), (tacit.SGHMC, 0.1), (tacit.SGNHT, 0.1), (tacit.PSGLD, 0.01)]
+    ("kind", "factor"),
+    [(tacit.SGLD, 1.0), (tacit.inference.SGHMC, 0.1), (tacit.inference.SGNHT, 0.1), (tacit.inference.PSGLD, 0.01)],
 )
 def test_the_noise_asked_for_is_that_of_its_formula(kind, factor):
     """s = B sqrt(2 temperature x / eta) / n, x being 1, the friction, the diffusion and the damping."""
@@ -120,7 +126,7 @@ def test_small_noise_takes_the_stable_step_and_adds_the_rest():
 
 def test_friction_follows_the_plans_noise():
     """beta = eta V / 2 = 0.5 is more than the least friction: it becomes the friction, and nothing is added."""
-    method = build(tacit.SGHMC, noise="planned", step_size=1e-4, friction=0.1).told({"weight": 1.0})
+    method = build(tacit.inference.SGHMC, noise="planned", step_size=1e-4, friction=0.1).told({"weight": 1.0})
     state = replace(method.init(), velocity={"weight": torch.ones(1, 2)})
     moved = method.step(state, {"weight": torch.zeros(1, 2)})
     torch.testing.assert_close(moved.velocity["weight"], torch.full((1, 2), 0.5))
@@ -128,7 +134,7 @@ def test_friction_follows_the_plans_noise():
 
 def test_sghmc_without_memory_is_sgld():
     gradient = {"weight": torch.tensor([[0.3, -0.2]])}
-    langevin, hamiltonian = build(tacit.SGLD), build(tacit.SGHMC, friction=1.0)
+    langevin, hamiltonian = build(tacit.SGLD), build(tacit.inference.SGHMC, friction=1.0)
     hamiltonian = replace(hamiltonian, model=langevin.model)
     assert hamiltonian.noise_stddev(0, 20.0) == langevin.noise_stddev(0, 20.0)
     states = [method.init() for method in (langevin, hamiltonian)]
@@ -151,7 +157,7 @@ def test_groups_with_different_noise_each_get_their_own_rest():
 
 
 def test_a_frozen_preconditioner_stays():
-    method = build(tacit.PSGLD, adapt_steps=2)
+    method = build(tacit.inference.PSGLD, adapt_steps=2)
     state = method.init()
     seen = []
     for step in range(5):

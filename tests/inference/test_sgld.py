@@ -38,7 +38,7 @@ def test_it_samples_a_known_gaussian_posterior(tmp_path, temperature):
 
 def test_the_ledger_holds_the_langevin_noise(tmp_path):
     model = nn.Linear(2, 1, bias=False)
-    method = tacit.SGLD(model, gaussian_losses, step_size=tacit.DecreasingStep(5e-3), dataset_size=N)
+    method = tacit.SGLD(model, gaussian_losses, step_size=tacit.inference.DecreasingStep(5e-3), dataset_size=N)
     sampling = tacit.PoissonSampling(probability=0.2, expected_size=10)
     plan = tacit.TrainingPlan(sampling, tacit.ClipRecords(1.5), None, 3, tmp_path / "l")
     run = tacit.train(method, torch.randn(N, 1, 2), plan)

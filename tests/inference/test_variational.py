@@ -11,7 +11,7 @@ from tacit.errors import InputError, RefusedError
 from tacit.posteriors.gaussian import flatten
 
 N, NOISE = 50, 0.5
-FAMILIES = [tacit.MeanField(), tacit.FullRank()]
+FAMILIES = [tacit.inference.MeanField(), tacit.inference.FullRank()]
 
 
 def linear_data():
@@ -65,7 +65,7 @@ def errors(posterior, mean, precision):
 @pytest.mark.parametrize("family", FAMILIES, ids=["mean-field", "full-rank"])
 def test_it_finds_the_known_posterior(family):
     data = linear_data()
-    posterior = fit(family, 1500, tacit.Adam(0.02), 0.997, data)
+    posterior = fit(family, 1500, tacit.inference.Adam(0.02), 0.997, data)
     off_mean, off_spread = errors(posterior, *posterior_of(*data))
     assert off_mean < 0.2
     assert off_spread < 0.25
@@ -75,7 +75,7 @@ def test_it_finds_the_known_posterior(family):
 @pytest.mark.parametrize("family", FAMILIES, ids=["mean-field", "full-rank"])
 def test_with_patience_it_finds_it_closely(family):
     data = linear_data()
-    posterior = fit(family, 40_000, tacit.Adam(tacit.DecreasingStep(0.03)), 0.9999, data)
+    posterior = fit(family, 40_000, tacit.inference.Adam(tacit.inference.DecreasingStep(0.03)), 0.9999, data)
     off_mean, off_spread = errors(posterior, *posterior_of(*data))
     print(f"{family}: mean {off_mean:.4f} standard deviations off, spread {off_spread:.4f}")
     assert off_mean < 0.03
@@ -105,7 +105,7 @@ def best_spread(family, precision):
     def raw(stddev):
         return stddev.expm1().log()
 
-    if isinstance(family, tacit.MeanField):
+    if isinstance(family, tacit.inference.MeanField):
         return {"weight": raw(precision.diagonal().rsqrt())[None]}
     lower = torch.linalg.cholesky(torch.linalg.inv(precision))
     return {"scale": lower.tril(-1) + torch.diag(raw(lower.diagonal()))}
@@ -113,7 +113,7 @@ def best_spread(family, precision):
 
 PRIORS = {
     "gaussian": (tacit.GaussianPrior(0.3), Normal(torch.zeros(4).double(), 0.3)),
-    "laplace": (tacit.LaplacePrior(0.3), Laplace(torch.zeros(4).double(), 0.3)),
+    "laplace": (tacit.inference.LaplacePrior(0.3), Laplace(torch.zeros(4).double(), 0.3)),
 }
 
 
@@ -124,7 +124,7 @@ def test_the_divergence_gradient_is_that_of_torch(name):
     rho = torch.tensor([-1.0, 0.5, -3.0, -2.0]).double().requires_grad_()
     divergence = kl_divergence(Normal(mean, softplus(rho)), density).sum()
     wanted = torch.autograd.grad(divergence, (mean, rho))
-    found = tacit.MeanField().divergence_gradient(
+    found = tacit.inference.MeanField().divergence_gradient(
         {"w": mean.detach()}, {"w": rho.detach()}, {"w": torch.zeros(4).double()}, prior
     )
     for part, right in zip(found, wanted, strict=True):
@@ -138,7 +138,7 @@ def test_the_full_rank_divergence_gradient_is_that_of_torch():
     q = MultivariateNormal(mean, scale_tril=lower)
     p = MultivariateNormal(torch.zeros(3).double(), 0.25 * torch.eye(3).double())
     wanted = torch.autograd.grad(kl_divergence(q, p), (mean, raw))
-    found = tacit.FullRank().divergence_gradient(
+    found = tacit.inference.FullRank().divergence_gradient(
         {"w": mean.detach()}, {"scale": raw.detach()}, {"w": torch.zeros(3).double()}, tacit.GaussianPrior(0.5)
     )
     torch.testing.assert_close(found[0]["w"], wanted[0])
@@ -146,7 +146,7 @@ def test_the_full_rank_divergence_gradient_is_that_of_torch():
 
 
 def test_a_scale_mixture_pulls_as_its_density_says():
-    prior = tacit.ScaleMixturePrior(0.25, 1.0, 0.05)
+    prior = tacit.inference.ScaleMixturePrior(0.25, 1.0, 0.05)
     w = torch.tensor([-2.0, -0.1, 0.03, 0.5], dtype=torch.float64, requires_grad=True)
     density = 0.25 * Normal(0.0, 1.0).log_prob(w).exp() + 0.75 * Normal(0.0, 0.05).log_prob(w).exp()
     (wanted,) = torch.autograd.grad(-density.log().sum(), w)
@@ -159,7 +159,7 @@ def test_the_pulled_gradient_is_the_chain_rule(family):
     method = tacit.VariationalInference(model, losses, N, family=family)
     state = method.init()
     mean = {name: value.clone().requires_grad_() for name, value in state.mean.items()}
-    shape = torch.tril if isinstance(family, tacit.FullRank) else torch.clone
+    shape = torch.tril if isinstance(family, tacit.inference.FullRank) else torch.clone
     spread = {name: shape(value + 0.1).requires_grad_() for name, value in state.spread.items()}
     drawn = family.draw(mean, spread, state.noise)
     upstream = {name: torch.randn_like(value) for name, value in drawn.items()}
@@ -181,7 +181,7 @@ def test_one_release_per_step_and_a_gaussian_at_the_end(tmp_path):
     run = tacit.train(method, data, plan, randomness=tacit.Randomness.seeded(1))
     assert run.ledger.steps == 4
     assert all(len(charge.event.queries) == 1 for charge in run.ledger.charges)
-    assert isinstance(run.posterior, tacit.GaussianPosterior)
+    assert isinstance(run.posterior, tacit.posteriors.GaussianPosterior)
     assert not torch.equal(run.posterior.mean["weight"], method.model.weight)
 
 
@@ -197,7 +197,7 @@ def test_a_draw_is_the_same_after_a_restart(model):
 
 
 def test_a_full_rank_of_a_large_model_is_refused():
-    method = tacit.VariationalInference(nn.Linear(100, 100), losses, N, family=tacit.FullRank())
+    method = tacit.VariationalInference(nn.Linear(100, 100), losses, N, family=tacit.inference.FullRank())
     with pytest.raises(RefusedError, match="MeanField"):
         method.init()
 

@@ -22,7 +22,9 @@ SPLIT = np.tile([90, 80, 80], (50, 1))
 
 
 def ledger_at(folder, name="votes", randomness="secure"):
-    return tacit.LedgerFile(folder / name / "ledger.jsonl", tacit.LedgerHeader(dataset="votes", randomness=randomness))
+    return tacit.ledger.LedgerFile(
+        folder / name / "ledger.jsonl", tacit.ledger.LedgerHeader(dataset="votes", randomness=randomness)
+    )
 
 
 def test_sure_teachers_are_heard_and_split_ones_are_not(tmp_path):
@@ -60,7 +62,7 @@ def test_no_more_answers_than_were_charged(tmp_path):
 def test_a_budget_that_does_not_suffice_is_found_before_anything_is_charged(tmp_path):
     mechanism = ConfidentGNMax(threshold=0, threshold_noise=1, vote_noise=1, max_answers=7)
     with ledger_at(tmp_path) as ledger:
-        with pytest.raises(tacit.BudgetError):
+        with pytest.raises(tacit.errors.BudgetError):
             mechanism.answer(SURE, ledger, gate=BudgetGate(tacit.Budget(0.5, 1e-5)))
         assert ledger.ledger.steps == 0
 
@@ -92,7 +94,7 @@ def test_the_data_dependent_number_is_smaller_where_teachers_agree_and_never_lar
     everything = np.ones(50, dtype=bool)
     sure = data_dependent_epsilon(SURE, mechanism, everything, 1e-5)
     split = data_dependent_epsilon(SPLIT, mechanism, everything, 1e-5)
-    charged = tacit.guarantees(tacit.Ledger.planned(mechanism.charges(50)), 1e-5, only=["rdp"])[0].epsilon
+    charged = tacit.guarantees(tacit.ledger.Ledger.planned(mechanism.charges(50)), 1e-5, only=["rdp"])[0].epsilon
     assert sure < 0.5 * split
     assert split <= charged * 1.02  # its coarser orders
 
@@ -141,7 +143,7 @@ def test_calibrated_noise_is_within_the_budget_and_hardly_less_is_not(queries):
             threshold_noise=factor * mechanism.threshold_noise,
             vote_noise=factor * mechanism.vote_noise,
         )
-        [found] = tacit.guarantees(tacit.Ledger.planned(less.charges(queries)), 1e-5, only=["pld"])
+        [found] = tacit.guarantees(tacit.ledger.Ledger.planned(less.charges(queries)), 1e-5, only=["pld"])
         return found.epsilon
 
     assert mechanism.threshold_noise == 2 * mechanism.vote_noise

@@ -101,7 +101,7 @@ def test_chains_survive_a_stop(model, data, plan, tmp_path):
 
 
 def test_only_the_sampling_phase_of_a_cycle_is_kept(data, plan):
-    cycle = tacit.CyclicalStep(1e-5, length=6, exploration=0.5)
+    cycle = tacit.inference.CyclicalStep(1e-5, length=6, exploration=0.5)
     method = tacit.SGLD(nn.Linear(5, 3), classify, step_size=cycle, dataset_size=40, temperature=None)
     iterates = []
     original = tacit.SGLD.step
@@ -126,12 +126,19 @@ def test_only_the_sampling_phase_of_a_cycle_is_kept(data, plan):
         (lambda m: tacit.SGLD(m, classify, step_size=1e-3, dataset_size=40, temperature=None), 1e-3 * 2.0**2 / 2),
         (lambda m: tacit.SGLD(m, classify, step_size=1e-3, dataset_size=40, noise="planned"), 1.0),
         (
-            lambda m: tacit.SGHMC(m, classify, step_size=1e-3, dataset_size=40, temperature=None, friction=0.5),
+            lambda m: tacit.inference.SGHMC(
+                m, classify, step_size=1e-3, dataset_size=40, temperature=None, friction=0.5
+            ),
             1e-3 * 2.0**2 / 2 / 0.5,
         ),
-        (lambda m: tacit.SGHMC(m, classify, step_size=1e-3, dataset_size=40, temperature=0.3, noise="planned"), 0.3),
-        (lambda m: tacit.SGNHT(m, classify, step_size=1e-3, dataset_size=40, noise="planned"), 1.0),
-        (lambda m: tacit.PSGLD(m, classify, step_size=1e-3, dataset_size=40, noise="planned"), 1.0),
+        (
+            lambda m: tacit.inference.SGHMC(
+                m, classify, step_size=1e-3, dataset_size=40, temperature=0.3, noise="planned"
+            ),
+            0.3,
+        ),
+        (lambda m: tacit.inference.SGNHT(m, classify, step_size=1e-3, dataset_size=40, noise="planned"), 1.0),
+        (lambda m: tacit.inference.PSGLD(m, classify, step_size=1e-3, dataset_size=40, noise="planned"), 1.0),
     ],
 )
 def test_a_run_says_its_effective_temperature(data, plan, method, temperature):

@@ -451,7 +451,7 @@ def test_evidence_goes_on_with_the_run(method, data, plan, checkpoint, kind):
     plan = replace(plan, dataset_size=40)
     stopped(method, data, plan, checkpoint, 9, evidence=gathers[kind])
     run = tacit.train(method, data, plan, checkpoint=checkpoint, resume=True, evidence=gathers[kind])
-    found = tacit.load_evidence(evidence_path(plan.ledger, kind))
+    found = tacit.evidence.load_evidence(evidence_path(plan.ledger, kind))
     assert run.ledger.steps == 30
     assert found.steps == (28 if kind == "probes" else 30)
     assert min(stretch.first for stretch in found.stretches) == 0
@@ -460,7 +460,7 @@ def test_evidence_goes_on_with_the_run(method, data, plan, checkpoint, kind):
 
 def test_an_individual_filter_does_not_go_on(method, data, plan, checkpoint):
     """What each record has spent is private, so no checkpoint holds it."""
-    own = {"individual_filter": tacit.IndividualFilter(5.0, 1e-5)}
+    own = {"individual_filter": tacit.training.IndividualFilter(5.0, 1e-5)}
     stopped(method, data, plan, checkpoint, 9, **own)
     with pytest.raises(InputError, match="individual filter cannot go on"):
         tacit.train(method, data, plan, checkpoint=checkpoint, resume=True, **own)

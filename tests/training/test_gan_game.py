@@ -39,7 +39,7 @@ def test_the_gradient_of_the_probe_is_the_mean_of_the_features(gan_game, game):
     torch.testing.assert_close(game.model.probe.weight.grad[0], features)
 
 
-@pytest.mark.parametrize("build", [tacit.SGD, tacit.SGHMC])
+@pytest.mark.parametrize("build", [tacit.SGD, tacit.inference.SGHMC])
 def test_a_game_moves_both_players_and_charges_two_queries_a_step(gan_game, game, tmp_path, build):
     names = tuple(name for name, _ in game.model.named_parameters() if name != "probe.weight")
     private = tacit.PrivateGradient(

@@ -74,7 +74,9 @@ def test_a_second_run_adds_to_the_evidence(model, data, plan):
     found = load_evidence(evidence_path(plan.ledger, "probes"))
     assert found.steps == 24
     ledger = tacit.read_ledger(plan.ledger)
-    assert tacit.IndividualAccountant(0.5).guarantee(ledger, delta=1e-3, evidence=found).epsilon > 0
+    assert (
+        tacit.accountants.bayesian.IndividualAccountant(0.5).guarantee(ledger, delta=1e-3, evidence=found).epsilon > 0
+    )
 
 
 def test_other_probes_under_the_same_ledger_are_refused_before_a_charge(model, data, plan):

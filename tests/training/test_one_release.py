@@ -179,7 +179,7 @@ def test_a_budget_holds_for_what_is_charged_not_for_what_was_planned(tmp_path, d
                 gate(ledger.ledger, [charge(10.0, 1)])
                 ledger.reserve([charge(10.0, 1)])
 
-        with pytest.raises(tacit.BudgetError):
+        with pytest.raises(tacit.errors.BudgetError):
             spend()
         assert ledger.ledger.steps > 0
         answers = tacit.guarantees(ledger.ledger, 1e-5, only=["rdp", "pld"])

@@ -192,8 +192,8 @@ def test_a_started_pass_of_balls_in_bins_is_charged_whole(private, data):
 
 def costs(engine, steps, accountant="pld"):
     """What so many of its steps cost, as the accountant says."""
-    charge = tacit.Charge(engine.ledger.charges[0].event, steps)
-    return ACCOUNTANTS[accountant].guarantee(tacit.Ledger.planned([charge]), delta=1e-5).epsilon
+    charge = tacit.ledger.Charge(engine.ledger.charges[0].event, steps)
+    return ACCOUNTANTS[accountant].guarantee(tacit.ledger.Ledger.planned([charge]), delta=1e-5).epsilon
 
 
 def test_epsilon_in_the_loop_is_that_of_what_was_released(private, data):
@@ -301,7 +301,7 @@ def test_an_adaptive_run_is_guarded_by_a_renyi_filter(private, data):
     with pytest.raises(BudgetError):
         list(engine.samples(data, steps=10_000))
     answers = {answer.accountant: answer for answer in tacit.guarantees(engine.ledger, 1e-5)}
-    assert isinstance(answers["pld"], tacit.Refusal)
+    assert isinstance(answers["pld"], tacit.accountants.Refusal)
     assert answers["rdp"].epsilon <= 1.0
 
 

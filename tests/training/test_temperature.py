@@ -17,7 +17,7 @@ def test_overconfidence_is_mended_and_charged(tmp_path):
         tacit.PoissonSampling(probability=0.1, expected_size=400), tacit.ClipRecords(1.0),
         tacit.GaussianNoise(multiplier=4.0), 120, tmp_path / "ledger.jsonl",
     )  # fmt: skip
-    temperature = tacit.private_temperature(logits, labels, plan)
+    temperature = tacit.training.private_temperature(logits, labels, plan)
     assert temperature == pytest.approx(3.0, rel=0.25)
     before, after = (tacit.scores((logits / t).softmax(1), labels).ece for t in (1.0, temperature))
     assert after < 0.3 * before
@@ -30,5 +30,5 @@ def test_labels_that_do_not_fit_are_refused(tmp_path):
         tacit.GaussianNoise(multiplier=1.0), 5, tmp_path / "ledger.jsonl",
     )  # fmt: skip
     with pytest.raises(InputError, match="one label per row"):
-        tacit.private_temperature(torch.zeros(10, 3), torch.zeros(9), plan)
+        tacit.training.private_temperature(torch.zeros(10, 3), torch.zeros(9), plan)
     assert not (tmp_path / "ledger.jsonl").exists()

@@ -24,7 +24,7 @@ def test_the_last_iterates_are_kept_at_their_distance(model, data, plan):
 
 
 def test_a_single_iterate_is_a_point(model, data, plan):
-    assert isinstance(tacit.train(tacit.SGD(model, classify, 0.1), data, plan).posterior, tacit.Point)
+    assert isinstance(tacit.train(tacit.SGD(model, classify, 0.1), data, plan).posterior, tacit.posteriors.Point)
 
 
 def test_the_cost_does_not_depend_on_how_many_draws_are_kept(model, data, plan, tmp_path):

@@ -1,5 +1,8 @@
 """What it cost: accountants that read a ledger and say (epsilon, delta). No torch, no training code."""
 
+from importlib import import_module
+from typing import Any
+
 from tacit.accountants.budget import Budget
 from tacit.accountants.calibrate import Calibration, calibrate_noise, calibrate_probability, calibrate_steps
 from tacit.accountants.conversion import epsilon_from_rdp, moments_epsilon
@@ -77,3 +80,9 @@ __all__ = [
     "trade_off",
     "wang_bound",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "bayesian":  # loaded when it is asked for: most readers of a ledger have no evidence
+        return import_module("tacit.accountants.bayesian")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

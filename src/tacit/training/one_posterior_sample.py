@@ -33,7 +33,8 @@ def one_posterior_sample(
     """Release one draw from a posterior over all of the data, charged before the data is read.
 
     Formal guarantee: power * log_likelihood_range in pure epsilon for add/remove neighbours, if the draw is exact
-    (:class:`tacit.PosteriorSample`). Their theorem 1 says four times the bound of |log-likelihood| for replace-one.
+    (:class:`tacit.ledger.PosteriorSample`). Their theorem 1 says four times the bound of |log-likelihood| for
+    replace-one.
 
     Args:
         posterior: what is drawn from; ``posterior.exact`` is recorded, and a guarantee is a bound only if it is true.
