@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tacit.gradients.forward import ForwardPass, Use
+from tacit.gradients.layers.embedding import TiedRows, TokenRows, merge_rows
 from tacit.gradients.layers.linear import OuterProducts, full, merge
 from tacit.gradients.record_gradients import Dense, PulledBack, RecordGradients, Together, Turned, turned
 from tacit.isolation import UncoveredError
@@ -153,6 +154,13 @@ def _join(parts: Sequence[RecordGradients], records: int, leaf: Tensor) -> Recor
     if len(parts) == 1:
         return parts[0]
     outer = [part for part in parts if isinstance(part, OuterProducts)]
-    if len(outer) == len(parts) and len({part.transposed for part in outer}) == 1:
+    rows = [part for part in parts if isinstance(part, TokenRows)]
+    alike = len({part.transposed for part in outer}) <= 1
+    if len(outer) == len(parts) and alike:
         return merge(outer)
+    if len(rows) == len(parts):
+        return merge_rows(rows)
+    of_one_type = len({*(part.g.dtype for part in outer), *(part.g.dtype for part in rows)}) == 1
+    if len(outer) + len(rows) == len(parts) and alike and of_one_type and not outer[0].transposed:
+        return TiedRows(merge_rows(rows), merge(outer))
     return Together(parts, records, leaf.numel(), full(leaf[:0] if leaf.dim() else leaf).dtype)

@@ -40,7 +40,7 @@ class TrainingPlan:
         dataset: a public name for the ledger.
         dataset_size: the declared number of units; must agree with the sampling within 1 %.
         physical_batch: at most how many records are processed at once; changes speed and memory only. By default as
-            many as fit into 512 MiB, or a quarter of the free memory, by what the model takes for one.
+            many as fit into 2 GiB, or a quarter of the free memory, by what the model takes for one.
         block: how many steps are charged ahead.
         numerics: "strict" sums whole numbers on a grid and adds discrete Gaussian noise; see docs/strict.md.
         schedule: "adaptive" if noise, rate, stop or later runs may follow outputs; a Renyi filter guards the budget.

@@ -34,7 +34,7 @@ from tacit.training.plan import TrainingPlan
 from tacit.training.samples import DataSource, Drawn, Sample, StepChance, ids_for
 
 _CHUNK, _LEAST, _MOST = 256, 16, 4096  # rows that are computed at once: if nothing is known, and the limits
-_AMPLE = 512 * 2**20
+_AMPLE = 2 * 2**30
 
 
 class PrivateSum:

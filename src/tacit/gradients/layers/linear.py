@@ -25,7 +25,7 @@ from tacit.kernels import GRAM_ROUNDINGS, gram_squares, outer_sum
 if TYPE_CHECKING:
     from tacit.gradients.forward import ForwardPass
 
-_FEATURES = 64  # whose products are added in float32 where there is no kernel
+FEATURES = 64  # whose products are added in float32 where there is no kernel
 
 
 @dataclass(slots=True)
@@ -45,16 +45,26 @@ class OuterProducts:
         return self.x.shape[2] * self.g.shape[2]
 
     def squared_norms(self) -> Tensor:
+        squares, bound, roundings = self.measured()
+        if self.x.shape[1] == 1:
+            return squares
+        return raised(squares, bound, self.x.shape[1], self.x.dtype, of_products=roundings)
+
+    def measured(self) -> tuple[Tensor, Tensor, int]:
+        """Squares, the norms if nothing cancelled, and how many roundings of the products of those are in the squares.
+
+        One position: |g x^T| = |g| |x|, and the sum is formed of the same numbers.
+        """
         records, positions, width = self.x.shape
         squares_x, squares_g = row_squares(self.x), row_squares(self.g)
-        if positions == 1:  # |g x^T| = |g| |x|; the sum is formed of the same numbers
+        bound = (squares_x * squares_g).sqrt_()
+        if positions == 1:
             self._squares = squares_x, squares_g
-            return squares_x * squares_g
-        bound = squares_x.mul_(squares_g).sqrt_()
+            return squares_x * squares_g, bound, 0
         by_gram = positions * (width + self.g.shape[2]) < self._size
         squares, roundings = self._by_gram() if by_gram else (squares_by_block(self, records, self._size), 0)
         squares = squares.masked_fill_(bound > torch.finfo(self.x.dtype).max, math.inf)  # products that may overflow
-        return raised(squares, bound, positions, self.x.dtype, of_products=roundings)
+        return squares, bound, roundings
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
         total = outer_sum(self.x, self.g, factors, several if self._in_range(factors) else 1)
@@ -78,7 +88,7 @@ class OuterProducts:
         squares = gram_squares(self.x, self.g)
         if squares is not None:
             return squares, GRAM_ROUNDINGS
-        return _gram(self.x).mul_(_gram(self.g)).flatten(1).sum(1), _FEATURES + 1
+        return _gram(self.x).mul_(_gram(self.g)).flatten(1).sum(1), FEATURES + 1
 
     def _sum(self, factors: Tensor, x: Tensor, g: Tensor) -> Tensor:
         """[out, in]: within a record in its own precision, over records in float64."""
@@ -91,10 +101,15 @@ class OuterProducts:
 
 
 def _gram(rows: Tensor) -> Tensor:
-    """The products of all pairs of positions, [records, positions, positions]: a few features at a time in float32."""
-    total = torch.zeros(*rows.shape[:2], rows.shape[1], dtype=torch.float64, device=rows.device)
-    for some in torch.split(rows, _FEATURES, dim=2):
-        total += some @ some.mT
+    """The products of all pairs of positions, [records, positions, positions]."""
+    return products_of_positions(rows, rows)
+
+
+def products_of_positions(left: Tensor, right: Tensor) -> Tensor:
+    """[records, positions of the one, of the other] in float64: a few features at a time in float32."""
+    total = torch.zeros(*left.shape[:2], right.shape[1], dtype=torch.float64, device=left.device)
+    for one, other in zip(torch.split(left, FEATURES, dim=2), torch.split(right, FEATURES, dim=2), strict=True):
+        total += one @ other.mT
     return total
 
 
