@@ -34,7 +34,7 @@ _HOME = {
         "Records",
         "Users",
     ],
-    "tacit.training": ["DataSource", "EvidencePlan", "PrivateGradient", "TrainingPlan", "train"],
+    "tacit.training": ["DataSource", "EvidencePlan", "PrivacyPlan", "PrivateGradient", "TrainingPlan", "train"],
 }
 # Names that were here in version 0.1; they go with 0.3.
 _MOVED = {
@@ -221,6 +221,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.sampling import Users as Users
     from tacit.training import DataSource as DataSource
     from tacit.training import EvidencePlan as EvidencePlan
+    from tacit.training import PrivacyPlan as PrivacyPlan
     from tacit.training import PrivateGradient as PrivateGradient
     from tacit.training import TrainingPlan as TrainingPlan
     from tacit.training import train as train

@@ -313,3 +313,30 @@ def test_a_seeded_run_is_marked(private, data):
 def test_the_sample_does_not_show_its_size(private, data):
     (sample,) = private().samples(data, steps=1)
     assert repr(sample) == "Sample(step=0)"
+
+
+def test_a_plan_stands_for_its_fields(tmp_path):
+    fields = tacit.PoissonSampling(0.1, 4), tacit.ClipRecords(1.0), tacit.GaussianNoise(multiplier=1.0)
+    plan = tacit.PrivacyPlan(*fields, ledger=tmp_path / "ledger.jsonl", dataset="d")
+    for given in ((plan,), fields):
+        others = {} if given == (plan,) else {"ledger": tmp_path / "ledger.jsonl", "dataset": "d"}
+        with tacit.PrivateGradient(nn.Linear(2, 1), classify, *given, **others) as private:
+            assert private.ledger.header.dataset == "d"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lambda plan: {"plan": plan, "clipping": tacit.ClipRecords(2.0)}, "clipping given beside a plan"),
+        (lambda plan: {"plan": plan, "block": 3}, "block given beside a plan"),
+        (lambda plan: {"sampling": plan.sampling, "clipping": plan.clipping}, "ledger is missing"),
+        (lambda plan: {"sampling": plan.sampling, "ledger": "l"}, "clipping is missing"),
+        (lambda plan: {"plan": plan.sampling, "clipping": plan.clipping, "ledger": "l", "stesp": 3}, "no option stesp"),
+    ],
+)
+def test_what_is_given_twice_or_not_at_all_is_said(tmp_path, given, said):
+    plan = tacit.PrivacyPlan(
+        tacit.PoissonSampling(0.1, 4), tacit.ClipRecords(1.0), None, ledger=tmp_path / "ledger.jsonl"
+    )
+    with pytest.raises(InputError, match=said):
+        tacit.PrivateGradient(nn.Linear(2, 1), classify, **given(plan))

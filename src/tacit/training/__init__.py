@@ -4,7 +4,7 @@ from tacit.training.checkpoints import Checkpoint, read_checkpoint
 from tacit.training.evidence import EvidencePlan
 from tacit.training.individual_filter import IndividualFilter
 from tacit.training.one_posterior_sample import hybrid, one_posterior_sample
-from tacit.training.plan import TrainingPlan
+from tacit.training.plan import PrivacyPlan, TrainingPlan
 from tacit.training.private_gradient import PrivateGradient
 from tacit.training.private_sum import PrivateSum
 from tacit.training.samples import DataSource, Sample
@@ -16,6 +16,7 @@ __all__ = [
     "DataSource",
     "EvidencePlan",
     "IndividualFilter",
+    "PrivacyPlan",
     "PrivateGradient",
     "PrivateSum",
     "Run",

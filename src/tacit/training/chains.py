@@ -49,7 +49,7 @@ class Chains(Generic[State]):
         if starts is not None and len(starts) != count:
             raise InputError(f"starts needs one set of parameters for each of {count} chains, found {len(starts)}")
         self.methods = [_of_chain(method, chain) for chain in range(count)]
-        self._steps = steps
+        self.steps = steps
         self._keeping = keeping
         self._starts = starts
         self.step = 0
@@ -59,7 +59,7 @@ class Chains(Generic[State]):
     @property
     def method(self) -> InferenceMethod[State]:
         """The method of the chain that takes the next step."""
-        return self.methods[min(self.step // self._steps, len(self.methods) - 1)]
+        return self.methods[min(self.step // self.steps, len(self.methods) - 1)]
 
     @property
     def params(self) -> Vectors:
@@ -67,19 +67,19 @@ class Chains(Generic[State]):
 
     @property
     def total(self) -> int:
-        return self._steps * len(self.methods)
+        return self.steps * len(self.methods)
 
     def noise_stddev(self, step: int, denominator: float) -> float | None:
-        chain, own = divmod(step, self._steps)
+        chain, own = divmod(step, self.steps)
         return self.methods[chain].noise_stddev(own, denominator)
 
     def advance(self, mean_gradient: Mapping[str, Tensor]) -> None:
-        chain, own = divmod(self.step, self._steps)
+        chain, own = divmod(self.step, self.steps)
         state = self.method.step(self.state, mean_gradient)
-        if self._keeping(own, self._steps):
+        if self._keeping(own, self.steps):
             self.kept[chain].append(self.method.params(state))
         self.step += 1
-        self.state = self._begin(chain + 1) if own + 1 == self._steps and self.step < self.total else state
+        self.state = self._begin(chain + 1) if own + 1 == self.steps and self.step < self.total else state
 
     @property
     def content(self) -> dict[str, Any]:

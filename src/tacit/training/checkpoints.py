@@ -19,7 +19,7 @@ from torch import Tensor
 from tacit.errors import InputError, LedgerError
 from tacit.ledger import Head, digest, verify_ledger
 from tacit.ledger.storage import read_bytes, replace_file
-from tacit.training.plan import TrainingPlan
+from tacit.training.plan import PrivacyPlan
 from tacit.training.trees import put_together, take_apart
 
 _KEY = "tacit_checkpoint"
@@ -57,7 +57,7 @@ class Checkpoint:
         if not isinstance(self.plan, str) or not self.head.is_sound:
             raise InputError(f"a checkpoint names a plan and a ledger's head, found {self.plan!r} and {self.head!r}")
 
-    def check(self, plan: TrainingPlan) -> None:
+    def check(self, plan: PrivacyPlan) -> None:
         """Refuse another plan, and a ledger that does not go on from the checkpoint's head."""
         if plan_fingerprint(plan) != self.plan:
             raise InputError("the checkpoint was made under another plan; go on with the same one, or start anew")
@@ -116,7 +116,7 @@ def _metadata(data: bytes) -> dict[str, str]:
     return found
 
 
-def plan_fingerprint(plan: TrainingPlan) -> str:
+def plan_fingerprint(plan: PrivacyPlan) -> str:
     """A hash of all that must stay the same when a run goes on: not where the ledger lies, nor what only costs time."""
     facts = replace(plan, ledger="", physical_batch=1, block=1)
     return hashlib.sha256(repr(facts).encode()).hexdigest()

@@ -31,7 +31,7 @@ from tacit.ledger import Head, PoissonSample
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Records
-from tacit.training.plan import TrainingPlan
+from tacit.training.plan import PrivacyPlan
 from tacit.training.samples import DataSource, Drawn
 
 _PRICE = 0.1  # of the training time: what probes may cost by default
@@ -71,7 +71,7 @@ class EvidencePlan:
         if self.probe_every is not None:
             check_count("probe_every", self.probe_every)
 
-    def open(self, clipped_sum: SumOfRecords, plan: TrainingPlan, steps: int, units: int) -> list["Recorder"]:
+    def open(self, clipped_sum: SumOfRecords, plan: PrivacyPlan, steps: int, units: int) -> list["Recorder"]:
         """The recorders of a run; what cannot be gathered is refused before anything is charged."""
         if plan.unit.multiplicity != 1:
             raise InputError("evidence needs the unit of privacy to be what is clipped; protect microbatches or users")
@@ -98,7 +98,7 @@ class ProbeRecorder:
     """Evaluates the probes at every ``every``-th step and at the last."""
 
     clipped_sum: SumOfRecords
-    plan: TrainingPlan
+    plan: PrivacyPlan
     probes: list[RecordGroup]
     count: int
     randomness: Randomness
@@ -110,7 +110,7 @@ class ProbeRecorder:
     waiting: list[tuple[float, float]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, evidence: EvidencePlan, clipped_sum: SumOfRecords, plan: TrainingPlan, steps: int) -> "ProbeRecorder":
+    def of(cls, evidence: EvidencePlan, clipped_sum: SumOfRecords, plan: PrivacyPlan, steps: int) -> "ProbeRecorder":
         source = evidence.probes if isinstance(evidence.probes, DataSource) else DataSource(evidence.probes)
         count = len(source)
         every = evidence.probe_every or _affordable(count, plan.sampling.denominator, steps)
@@ -142,7 +142,7 @@ class ProbeRecorder:
 class MemberRecorder:
     """Keeps the largest share of each member in each stretch of the run in which it was sampled."""
 
-    def __init__(self, plan: TrainingPlan, earlier: Evidence | None, steps: int, units: int) -> None:
+    def __init__(self, plan: PrivacyPlan, earlier: Evidence | None, steps: int, units: int) -> None:
         if earlier is not None and earlier.records != units:
             raise InputError(f"the run's evidence so far is about {earlier.records} members, now there are {units}")
         self._plan, self._earlier = plan, earlier
@@ -187,7 +187,7 @@ def _filled(shares: Shares) -> Shares:
     return np.nan_to_num(result, nan=1.0)
 
 
-def rate_and_noise(plan: TrainingPlan, mechanism: GaussianSumMechanism) -> tuple[float, float]:
+def rate_and_noise(plan: PrivacyPlan, mechanism: GaussianSumMechanism) -> tuple[float, float]:
     """q and z of a step; only Poisson samples have them."""
     match plan.sampling.event(mechanism.queries):
         case PoissonSample(probability=q, noise_multiplier=z):
@@ -198,7 +198,7 @@ def rate_and_noise(plan: TrainingPlan, mechanism: GaussianSumMechanism) -> tuple
             )
 
 
-def _earlier(plan: TrainingPlan, kind: Kind) -> Evidence | None:
+def _earlier(plan: PrivacyPlan, kind: Kind) -> Evidence | None:
     """What an interrupted run under the same ledger has gathered."""
     path = evidence_path(plan.ledger, kind)
     if not path.exists():

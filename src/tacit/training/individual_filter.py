@@ -27,7 +27,7 @@ from tacit.randomness import Randomness
 from tacit.sampling import Records
 from tacit.training.evidence import SumOfRecords, rate_and_noise
 from tacit.training.items import same_records
-from tacit.training.plan import TrainingPlan
+from tacit.training.plan import PrivacyPlan
 from tacit.training.samples import DataSource, Drawn
 
 _GRID = 513
@@ -69,7 +69,7 @@ class IndividualFilter:
         return MOMENTS[int(np.argmax(repeats))]
 
 
-def filter_header(header: LedgerHeader, wanted: IndividualFilter, plan: TrainingPlan, first: Mechanism) -> LedgerHeader:
+def filter_header(header: LedgerHeader, wanted: IndividualFilter, plan: PrivacyPlan, first: Mechanism) -> LedgerHeader:
     """Declare the filter in the ledger, before the first step."""
     moment = wanted.chosen(*rate_and_noise(plan, first))
     return replace(header, filter_order=moment + 1.0, filter_divergence=wanted.allowed(moment) / moment)
@@ -82,7 +82,7 @@ class FilteredRun:
         self,
         wanted: IndividualFilter,
         clipped_sum: SumOfRecords,
-        plan: TrainingPlan,
+        plan: PrivacyPlan,
         source: DataSource,
         ledger: Ledger,
         randomness: Randomness,

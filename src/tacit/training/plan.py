@@ -1,8 +1,8 @@
-"""A plan: every public fact of a private run, fixed before any data is read."""
+"""Plans: every public fact of a private run, fixed before any data is read."""
 
 from dataclasses import dataclass
 from os import PathLike
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -25,14 +25,13 @@ _ROUNDED = (
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingPlan:
-    """What a run will do.
+class PrivacyPlan:
+    """What protects the data, whatever is trained on it and for how long.
 
     Args:
         sampling: which units take part in a step, and the public denominator of its sums.
         clipping: what one unit may do.
         noise: how much noise hides it; None if the inference method or the vector groups say so.
-        steps: how many steps, fixed beforehand.
         ledger: where the ledger lies; several runs on the same data share one, or each has its own and they are entered
             in one registry (:class:`RegisteredLedger`).
         budget: a hard stop: a block of steps that would exceed it is refused before its data is read.
@@ -52,7 +51,6 @@ class TrainingPlan:
     sampling: SamplingPolicy
     clipping: Clipping
     noise: GaussianNoise | None
-    steps: int
     ledger: str | PathLike[str]
     budget: Budget | None = None
     unit: UnitOfPrivacy = RECORDS
@@ -66,7 +64,7 @@ class TrainingPlan:
     isolation: Isolation = "records"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "block") + (("physical_batch",) if self.physical_batch is not None else ()):
+        for name in ("block",) + (("physical_batch",) if self.physical_batch is not None else ()):
             check_count(name, getattr(self, name))
         self._check_kinds()
         check_choice("numerics", self.numerics, get_args(Numerics))
@@ -118,6 +116,36 @@ class TrainingPlan:
             + ((_ROUNDED,) if rounds_by_place() else ()),
         )
 
+    def versions(self) -> dict[str, str]:
+        return {"torch": str(torch.__version__).partition("+")[0]}
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class TrainingPlan(PrivacyPlan):
+    """What a run will do: the plan of its privacy, and how many steps.
+
+    Args:
+        sampling, clipping, noise, ledger, budget: see :class:`PrivacyPlan`.
+        steps: how many steps, fixed beforehand.
+        others: the other fields of :class:`PrivacyPlan`.
+    """
+
+    steps: int = 1
+
+    def __init__(
+        self,
+        sampling: SamplingPolicy,
+        clipping: Clipping,
+        noise: GaussianNoise | None,
+        steps: int,
+        ledger: str | PathLike[str],
+        budget: Budget | None = None,
+        **others: Any,
+    ) -> None:
+        check_count("steps", steps)
+        object.__setattr__(self, "steps", steps)
+        PrivacyPlan.__init__(self, sampling, clipping, noise, ledger, budget, **others)
+
     def charged_steps(self, chains: int = 1) -> int:
         """The steps to calibrate the noise for: every chain is charged, and passes are charged whole.
 
@@ -131,6 +159,3 @@ class TrainingPlan:
         check_count("chains", chains)
         each = self.sampling.steps_per_pass
         return -(-self.steps * chains // each) * each
-
-    def versions(self) -> dict[str, str]:
-        return {"torch": str(torch.__version__).partition("+")[0]}

@@ -1,25 +1,26 @@
 """User story 1: make an existing PyTorch loop private by changing three lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from os import PathLike
+from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from torch import nn
 
-from tacit.accountants import Budget, get_accountant
+from tacit.accountants import get_accountant
+from tacit.errors import InputError
 from tacit.ledger import Ledger
 from tacit.ledger.storage import is_there
 from tacit.losses import Batch, ModelLosses, UserLosses
-from tacit.mechanisms import Clipping, GaussianNoise, Numerics
+from tacit.mechanisms import Clipping, GaussianNoise
 from tacit.randomness import Randomness
-from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
+from tacit.sampling import SamplingPolicy
 from tacit.training.checkpoints import read_checkpoint
 from tacit.training.evidence import EvidencePlan
 from tacit.training.items import Collate
-from tacit.training.plan import BLOCK, Isolation, TrainingPlan
+from tacit.training.plan import PrivacyPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.samples import Augment, DataSource, Sample
 
@@ -33,10 +34,8 @@ class PrivateGradient:
     Args:
         model: any module without record-mixing layers. It is not wrapped, hooked or changed.
         losses: ``losses(model, batch) -> Tensor[records]``, one loss per record.
-        sampling, clipping, noise: what the mechanism does.
-        ledger: the file that records what was released; a :class:`RegisteredLedger` is entered in a registry.
-        unit, budget, dataset, dataset_size, physical_batch, block, schedule, assumptions, numerics, isolation: see
-            :class:`TrainingPlan`.
+        plan: a :class:`PrivacyPlan`. In its place its fields may be given: sampling, clipping and noise in this order,
+            the others (ledger, budget, unit, dataset, dataset_size, physical_batch, ...) by name.
         randomness: secure by default.
         example: a small public batch, for models that do not run on generated inputs.
 
@@ -63,42 +62,22 @@ class PrivateGradient:
         self,
         model: nn.Module,
         losses: UserLosses,
-        sampling: SamplingPolicy,
-        clipping: Clipping,
+        plan: PrivacyPlan | SamplingPolicy | None = None,
+        clipping: Clipping | None = None,
         noise: GaussianNoise | None = None,
         *,
-        ledger: str | PathLike[str],
-        unit: UnitOfPrivacy = RECORDS,
-        budget: Budget | None = None,
-        dataset: str = "unnamed",
-        dataset_size: int | None = None,
-        physical_batch: int | None = None,
-        block: int = BLOCK,
-        schedule: Literal["fixed", "adaptive"] = "fixed",
-        assumptions: tuple[str, ...] = (),
-        numerics: Numerics = "float64",
-        isolation: Isolation = "records",
         randomness: Randomness | None = None,
         example: Batch | None = None,
         evidence: EvidencePlan | None = None,
+        **others: Any,
     ) -> None:
-        plan = TrainingPlan(
-            sampling=sampling,
-            clipping=clipping,
-            noise=noise,
-            steps=1,  # the user's loop says how many, in samples()
-            ledger=ledger,
-            budget=budget,
-            unit=unit,
-            dataset=dataset,
-            dataset_size=dataset_size,
-            physical_batch=physical_batch,
-            block=block,
-            schedule=schedule,
-            assumptions=assumptions,
-            numerics=numerics,
-            isolation=isolation,
-        )
+        given = others | {
+            name: value for name, value in (("clipping", clipping), ("noise", noise)) if value is not None
+        }
+        if not isinstance(plan, PrivacyPlan):
+            plan = _plan(**(given if plan is None else {"sampling": plan, **given}))
+        elif given:
+            raise InputError(f"{', '.join(given)} given beside a plan, which holds all that; see dataclasses.replace")
         self._losses = ModelLosses(model, losses)
         self._engine = PrivateSum(
             self._losses, self._losses.params, plan, randomness=randomness, example=example, evidence=evidence
@@ -178,3 +157,14 @@ class PrivateGradient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _plan(**given: Any) -> PrivacyPlan:
+    """The plan whose fields were given one by one."""
+    known = [field.name for field in fields(PrivacyPlan)]
+    for name in sorted(given.keys() - set(known)):
+        raise InputError(f"there is no option {name}; a plan has {', '.join(known)}")
+    for name in ("sampling", "clipping", "ledger"):
+        if name not in given:
+            raise InputError(f"{name} is missing: give a PrivacyPlan, or sampling, clipping, noise and ledger=...")
+    return PrivacyPlan(**{"noise": None, **given})

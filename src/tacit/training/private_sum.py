@@ -30,7 +30,7 @@ from tacit.training.charged_ahead import ChargedAhead, whole_passes
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
 from tacit.training.evidence import EvidencePlan, Recorder
 from tacit.training.individual_filter import FilteredRun, IndividualFilter, filter_header
-from tacit.training.plan import TrainingPlan
+from tacit.training.plan import PrivacyPlan
 from tacit.training.samples import DataSource, Drawn, Sample, StepChance, ids_for
 
 _CHUNK, _LEAST, _MOST = 256, 16, 4096  # rows that are computed at once: if nothing is known, and the limits
@@ -57,7 +57,7 @@ class PrivateSum:
         self,
         losses: Losses,
         params: Mapping[str, Tensor],
-        plan: TrainingPlan,
+        plan: PrivacyPlan,
         *,
         randomness: Randomness | None = None,
         stddev: Callable[[int], float] | None = None,
@@ -111,7 +111,7 @@ class PrivateSum:
             self.ledger_file  # noqa: B018 (another run's ledger, or one in use, is refused at once; ranks open together)
 
     @property
-    def plan(self) -> TrainingPlan:
+    def plan(self) -> PrivacyPlan:
         return self._plan
 
     @property

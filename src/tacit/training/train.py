@@ -219,7 +219,7 @@ def _tell_noise(chains: Chains[State], engine: PrivateSum) -> None:
 def _temperature(chains: Chains[State], engine: PrivateSum) -> float | None:
     if not isinstance(chains.method, Tempered):
         return None
-    last, stddevs = engine.plan.steps - 1, engine.noise_stddevs(chains.total - 1)
+    last, stddevs = chains.steps - 1, engine.noise_stddevs(chains.total - 1)
     return chains.method.effective_temperature(max(stddevs.values()), engine.plan.sampling.denominator, last)
 
 
