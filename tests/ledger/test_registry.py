@@ -217,6 +217,28 @@ def test_a_registry_that_cannot_be_written_stops_the_charge(place, event):
     assert read_ledger(place).steps == 0
 
 
+def test_a_registry_that_is_removed_or_rolled_back_in_mid_run_stops_the_next_charge(place, event):
+    other = PoissonSample(0.01, (GaussianSumQuery(1.0, 2.0),))
+    head = place.registry.with_name("registry.jsonl.head")
+    with LedgerFile(place, HEADER) as ledger:
+        ledger.reserve([Charge(event, 20)])
+        kept, early = place.registry.read_bytes(), head.read_bytes()
+        ledger.reserve([Charge(event, 20)])
+        late = place.registry.read_bytes()
+        place.registry.unlink()
+        with pytest.raises(LedgerError, match="never makes it anew"):
+            ledger.reserve([Charge(other, 20)])
+        place.registry.write_bytes(kept)
+        whole = head.read_bytes()
+        head.write_bytes(early)
+        with pytest.raises(LedgerError, match="rolled back"):
+            ledger.reserve([Charge(other, 20)])
+        place.registry.write_bytes(late)
+        head.write_bytes(whole)
+        ledger.reserve([Charge(other, 20)])
+    assert (only(place).state, only(place).ledger.merged()) == ("closed", {event: 40, other: 20})
+
+
 @pytest.mark.parametrize("content", [b"a private table\n", b"a,b", b'{"format":2,"record":"registry"}\n'])
 def test_another_file_is_no_registry_and_is_left_as_it_is(place, event, content):
     place.registry.write_bytes(content)

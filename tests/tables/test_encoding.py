@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import InputError
-from tacit.tables import Category, Flag, Number, Schema, Table, encode, encode_inputs, feature_names
+from tacit.tables import Category, Flag, Number, Schema, Table, encode, encode_inputs, feature_names, files, read_table
+from tacit.tables.encoding import unreadable_cells
 
 SCHEMA = Schema(
     (
@@ -108,3 +109,20 @@ def test_classes_written_as_decimals_are_the_same_classes():
 def test_a_column_of_text_declared_as_numbers_is_a_fault_of_the_schema():
     with pytest.raises(InputError, match="'age' is declared a number"):
         encode(table([("old", "1", "1", "cook", "no", "no")]), SCHEMA, "ill")
+
+
+def test_columns_read_as_numbers_encode_as_their_text_does(tmp_path, monkeypatch):
+    """Some rows at a time; a single odd cell leaves its column text, and says so when it is counted."""
+    monkeypatch.setattr(files, "_ROWS", 3)
+    lines = ["a,b,who,y", "1.50,2,007,yes", "?,3e0,7,no", ",-1,007,yes", " 4 ,inf,7,no", 'nan,"0,5",8,yes', "2,9,8,no"]
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    columns = (Number("a", 0, 5, may_be_missing=True), Number("b", 0, 5), Number("who", 0, 9), Flag("y"))
+    schema = Schema(columns, users=3, unit="who")
+    text = read_table(tmp_path / "table.csv")
+    numbers = read_table(tmp_path / "table.csv", schema.numbers)
+    assert schema.numbers == ("a", "b")
+    assert [numbers.column(name).dtype.kind for name in ("a", "b", "who")] == ["f", "O", "O"]
+    found, expected = encode(numbers, schema, "y"), encode(text, schema, "y")
+    assert np.array_equal(found.inputs, expected.inputs)
+    assert found.users.tolist() == expected.users.tolist() == ["007", "7", "007", "7", "8", "8"]
+    assert unreadable_cells(numbers, schema, "y") == unreadable_cells(text, schema, "y") == {"b": 1}

@@ -35,7 +35,7 @@ def predict(
         raise InputError(f"--out: {out} is there already and is not overwritten; choose another name")
     posterior, facts = read_posterior(run), read_run(run)
     predictor = Predictor(facts.problem, posterior, facts.spread)
-    table = read_table(data)
+    table = read_table(data, [name for name in facts.problem.schema.numbers if name != id_column])
     columns = predictor.table(table, id_column)
     write_columns(columns, out)
     warn_of_unreadable(table, facts.problem.schema, facts.problem.target)

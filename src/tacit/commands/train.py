@@ -57,10 +57,10 @@ def train(
     """Train a private model on a table; nothing that is learned from it goes uncharged."""
     from tacit.runs import RunFolder
 
-    table = read_table(data)
+    folder = RunFolder(out)
+    table = read_table(data, _declared_numbers(folder, schema, resume))
     if public_test is not None and public_test.is_file():
         _check_public(data, public_test)
-    folder = RunFolder(out)
     named = None if registry is None else folder.name_of(registry)
     asked = _Asked(target, epsilon, delta, method, model, unit, records, task, named)
     if resume:
@@ -74,6 +74,15 @@ def train(
     if facts.evidence and facts.shared_ledger is not None:
         raise InputError("--bayesian-evidence needs a ledger of its own; leave out --budget")
     _train(folder, facts, table, public_test, explain=explain, resume=resume, quiet=json)
+
+
+def _declared_numbers(folder: "RunFolder", schema: Path | None, resume: bool) -> Sequence[str]:
+    """What the schema calls numbers, to be read as such; with --public it is made of the table itself."""
+    from tacit.runs import read_run
+
+    if resume:
+        return read_run(folder.path).problem.schema.numbers
+    return () if schema is None else read_schema(schema).numbers
 
 
 class _Asked:
@@ -298,7 +307,8 @@ def _check_public(data: Path, test: Path) -> None:
 
 def _test_data(path: Path, facts: "RunFacts") -> "Encoded":
     """Public test data, read by the same schema."""
-    return encode(read_table(path), facts.problem.schema, facts.problem.target, public=True)
+    schema = facts.problem.schema
+    return encode(read_table(path, schema.numbers), schema, facts.problem.target, public=True)
 
 
 def _copy_ledger(shared: Path, own: Path) -> None:

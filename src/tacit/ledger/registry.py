@@ -160,7 +160,7 @@ class Registry:
 
     def __enter__(self) -> list[Entry]:
         try:
-            self._storage = _opened_in_turn(self.path)
+            self._storage = _opened_in_turn(self.path, create=not self._chain.head.count)
             self._catch_up(self._storage)
         except BaseException:
             self.__exit__()
@@ -193,11 +193,12 @@ class Registry:
         self._storage.write_head(head.to_bytes(), durably=head.count == 1)
 
 
-def _opened_in_turn(path: Path) -> FileStorage:
+def _opened_in_turn(path: Path, *, create: bool) -> FileStorage:
+    """The file, once other runs are done with it; one that this run has written to is never made anew."""
     end = time.monotonic() + _PATIENCE
     while True:
         try:
-            return FileStorage(path)
+            return FileStorage(path, create=create)
         except LedgerError as error:
             if not isinstance(error.__cause__, BlockingIOError) or time.monotonic() > end:
                 raise LedgerError(f"the registry cannot be used: {error}") from error

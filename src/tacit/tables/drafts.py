@@ -7,14 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.tables.columns import Category, Column, Flag, Ignored, Number, Transform
-from tacit.tables.files import Cells, Table, to_numbers, to_text
+from tacit.tables.files import MISSING, Cells, Table, to_numbers, to_text
 from tacit.tables.schema import Schema
 
 _LOOKED_AT = 1000  # rows from which the type of a text column is guessed
 _MOSTLY = 0.95
 _MOST_LEVELS = 100  # a column with more is taken for a name or an identifier
 _CLASSES = 10  # a target of so many whole numbers is a class
-MISSING = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
 
 
 def draft_schema(table: Table, dataset: str = "unnamed") -> Schema:

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import InputError
 from tacit.tables.columns import Category, Flag, Number
-from tacit.tables.drafts import MISSING
-from tacit.tables.files import Table, number_text, to_number, to_numbers, to_text
+from tacit.tables.files import MISSING, Table, number_text, to_number, to_numbers, to_text
 from tacit.tables.schema import Schema
 
 Floats = NDArray[np.float32]

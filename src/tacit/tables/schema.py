@@ -82,6 +82,11 @@ class Schema:
             raise InputError("the schema leaves no column to predict from; declare at least one")
         return used
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns that may be read as numbers; owners are told apart by their spelling."""
+        return tuple(column.name for column in self.columns if isinstance(column, Number) and column.name != self.unit)
+
     def task(self, target: str) -> Task:
         return "regression" if isinstance(self.column(target), Number) else "classification"
 
