@@ -6,12 +6,11 @@ import numpy as np
 
 from tacit.accountants.pld.contour import Shape
 from tacit.accountants.pld.decay import log_decay, tails_from_decay
-from tacit.accountants.pld.events import Floats, Steps, UnresolvedError
+from tacit.accountants.pld.events import Floats, Steps
 from tacit.accountants.pld.saddle import Cumulants, RealAxis, tilt_of
 from tacit.accountants.pld.window import step, window
 
 MOST_POINTS = 1.5e6  # of one step
-_MOST_NODES = 500_000
 MOST_WORK = 1e9  # multiplications of one contour: about 0.15 seconds
 SOME_WORK, LITTLE_WORK = 2e8, 6e6  # where a lattice may, or will, do as well
 _POINT_WORK, _NODE_WORK = 1000.0, 6000.0  # of a transform, in the same unit
@@ -51,10 +50,7 @@ def plan(axis: RealAxis, peak: Cumulants, epsilon: float, log_delta: float) -> S
     room = log_share - (peak.value - peak.c * epsilon)
     spacing = 2 * math.pi / length
     top, tau, log_tail, work = _top(axis.steps, peak, tilt_of(axis.direction, peak.c), room, width, spacing)
-    size = math.ceil(top / spacing) + 2
-    if size > _MOST_NODES:
-        raise UnresolvedError(f"a contour needs {size} nodes, more than {_MOST_NODES}")
-    return Shape(peak, _above(axis, peak), spacing, size, tau, log_tail, work)
+    return Shape(peak, _above(axis, peak), spacing, math.ceil(top / spacing) + 2, tau, log_tail, work)
 
 
 def _best_line(
