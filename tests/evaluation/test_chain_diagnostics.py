@@ -37,3 +37,10 @@ def test_correlated_draws_are_worth_fewer():
 def test_too_few_draws_are_refused():
     with pytest.raises(InputError, match="at least 4 draws"):
         tacit.evaluation.convergence(chains(draws=3))
+
+
+def test_one_chain_is_told_apart_from_chains_that_have_not_mixed():
+    one = tacit.evaluation.convergence(
+        tacit.Draws({"w": torch.randn(40, 2, generator=torch.Generator().manual_seed(1))})
+    )
+    assert str(one).startswith("R-hat not measured: it compares several chains; effective draws at least")

@@ -14,7 +14,7 @@ REAL_BRACKET = pld_accountant._bracket.__wrapped__
 REAL_COST = conversion.conversion_cost
 REAL_MOMENTS = renyi.log_moments
 REAL_GDP = GDPAccountant.guarantee
-REAL_EVENTS = pld_accountant.pld_events
+REAL_RELEASES = pld_accountant.releases
 
 
 def larger_delta(found, delta):
@@ -22,7 +22,8 @@ def larger_delta(found, delta):
 
 
 def one_step_less(ledger, name="pld"):
-    return [replace(one, count=one.count - 1) for one in REAL_EVENTS(ledger, name)]
+    found = REAL_RELEASES(ledger, name)
+    return replace(found, events=tuple(replace(one, count=one.count - 1) for one in found.events))
 
 
 def lower_end(found, delta):
@@ -53,11 +54,12 @@ def largest_alone(queries):
 
 
 def poisson_for_everything(ledger, name="pld"):
-    return [
+    events = tuple(
         PoissonGaussian(event.probability, event.noise_multiplier, steps)
         for event, steps in ledger.merged().items()
         if isinstance(event, PoissonSample | FixedSizeSample)
-    ]
+    )
+    return pld_accountant.Releases(events, 0.0)
 
 
 def adaptive_as_fixed(accountant, ledger):
@@ -67,7 +69,7 @@ def adaptive_as_fixed(accountant, ledger):
 MUTANTS = [
     Mutant("PLD with ten times the delta", "F24", lambda: [swap(pld_accountant, "_bracket", larger_delta)],
            "audit: accountants"),
-    Mutant("PLD forgets a step of every kind", "F24", lambda: [swap(pld_accountant, "pld_events", one_step_less)],
+    Mutant("PLD forgets a step of every kind", "F24", lambda: [swap(pld_accountant, "releases", one_step_less)],
            "audit: accountants"),
     Mutant("PLD reports less than its lower end", "F24", lambda: [swap(pld_accountant, "_bracket", lower_end)],
            "audit: accountants"),
@@ -83,7 +85,7 @@ MUTANTS = [
     Mutant("groups accounted one by one", "F24", lambda: [swap(events, "merged_noise_multiplier", largest_alone)],
            "audit: accountants"),
     Mutant("fixed size accounted as Poisson", "F2", lambda: [
-        swap(pld_accountant, "pld_events", poisson_for_everything)], "test_other_accountants_refuse_it_by_name"),
+        swap(pld_accountant, "releases", poisson_for_everything)], "test_other_accountants_refuse_it_by_name"),
     Mutant("adaptive schedules accounted as fixed", "F13", lambda: [
         swap(module, "refuse_adaptive", adaptive_as_fixed) for module in (curves, gdp, pld_accountant)],
         "test_adaptive_ledgers_are_refused"),

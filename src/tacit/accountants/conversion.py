@@ -12,6 +12,7 @@ from tacit.accountants.moments import Array, log_moments
 from tacit.errors import InputError
 
 Conversion = Literal["improved", "classic"]
+ROUNDING = 1e-10  # relative, to be added to an epsilon for the rounding of sums and of the conversion
 
 
 def conversion_cost(orders: ArrayLike, delta: float, conversion: Conversion = "improved") -> Array:

@@ -9,8 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from tacit.accountants.guarantee import check_delta
 from tacit.accountants.moments import Array
-from tacit.accountants.pld import delta_bracket, delta_curve
-from tacit.accountants.pld_accountant import ledger_bracket, pld_events
+from tacit.accountants.pld_accountant import ledger_bracket, ledger_deltas
 from tacit.accountants.statement import refuse_adaptive
 from tacit.errors import InputError
 from tacit.ledger import Ledger
@@ -48,11 +47,10 @@ def trade_off(ledger: Ledger, false_positive: ArrayLike | None = None, points: i
     x = np.linspace(0, 1, 201) if false_positive is None else np.atleast_1d(np.asarray(false_positive, dtype=float))
     if not ((x >= 0) & (x <= 1)).all():
         raise InputError("false_positive must lie between 0 and 1")
-    events = pld_events(ledger)
-    if not events:
+    if not ledger.steps:
         return TradeOff(x, 1 - x)
     epsilons = np.linspace(0.0, ledger_bracket(ledger, _SMALLEST).upper, points)
-    delta = np.minimum(np.asarray(delta_curve(events, epsilons)[1]), 1.0)[:, None]
+    delta = ledger_deltas(ledger, epsilons)[:, None]
     ratio = np.exp(epsilons)[:, None]
     lines = np.maximum(1 - delta - ratio * x, (1 - delta - x) / ratio)
     return TradeOff(x, np.maximum(lines.max(axis=0), 0.0))
@@ -73,5 +71,4 @@ def closest_mu(curve: TradeOff) -> float:
 def best_attack(ledger: Ledger) -> float:
     """P(A): the largest chance of guessing membership from an even prior, (1 + delta(0)) / 2."""
     refuse_adaptive("pld", ledger)
-    events = pld_events(ledger)
-    return 0.5 * (1 + min(1.0, delta_bracket(events, 0.0).upper)) if events else 0.5
+    return 0.5 * (1 + float(ledger_deltas(ledger, np.zeros(1))[0]))

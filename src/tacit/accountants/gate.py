@@ -16,10 +16,9 @@ import numpy as np
 
 from tacit.accountants.balls_in_bins import are_whole_passes, in_passes
 from tacit.accountants.budget import Budget
-from tacit.accountants.conversion import epsilon_from_rdp
+from tacit.accountants.conversion import ROUNDING, epsilon_from_rdp
 from tacit.accountants.moments import Array
 from tacit.accountants.pld_accountant import ledger_bracket
-from tacit.accountants.rdp import ROUNDING
 from tacit.accountants.renyi import ORDERS, renyi_curve
 from tacit.accountants.renyi_filter import RenyiFilter
 from tacit.accountants.search import most_within

@@ -1,40 +1,98 @@
 """The default accountant: privacy loss distributions by the contour integral, certified on both sides (maths.md 3)."""
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
+import numpy as np
+
+from tacit.accountants.conversion import ROUNDING, epsilon_from_rdp
+from tacit.accountants.discrete import rounding_gap
 from tacit.accountants.guarantee import Guarantee
-from tacit.accountants.pld import Bracket, PoissonGaussian, epsilon_bracket
+from tacit.accountants.moments import Array
+from tacit.accountants.pld import Bracket, PoissonGaussian, delta_curve, epsilon_bracket
+from tacit.accountants.renyi import ORDERS, poisson_log_moments
 from tacit.accountants.statement import check_ledger, refuse_adaptive, refuse_event, statement
-from tacit.ledger import FixedSizeSample, Ledger, PoissonSample
+from tacit.errors import RefusedError
+from tacit.ledger import DiscretePoissonSample, FixedSizeSample, Ledger, PoissonSample
+
+_LARGEST_GAP = 0.01  # that strict numerics may add to epsilon, twice
 
 
-def pld_events(ledger: Ledger, name: str = "pld") -> list[PoissonGaussian]:
+UNRESOLVED = (
+    "noise, rate, steps or delta are so extreme that the privacy loss distribution is not resolved: stated is a bound "
+    "by Renyi moments, total variation or the release without sampling, which may be far above the truth"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """What the engine reads of a ledger: sampled Gaussians, and how far the run may be from them.
+
+    Args:
+        gap: tau of :func:`rounding_gap`, 0 without strict numerics; epsilon grows by 2 tau, delta by the factor e^tau.
+    """
+
+    events: tuple[PoissonGaussian, ...]
+    gap: float
+
+
+def releases(ledger: Ledger, name: str = "pld") -> Releases:
     """The ledger as Poisson-sampled Gaussian releases; what is none is refused by name."""
     counts: dict[tuple[float, float], int] = {}
+    strict: dict[DiscretePoissonSample, int] = {}
     for event, steps in ledger.merged().items():
         match event:
             case PoissonSample(probability=q, noise_multiplier=z):
                 key = (q, z)
+            case DiscretePoissonSample(probability=q, noise_multiplier=z):
+                key = (q, z)
+                strict[event] = steps
             case FixedSizeSample(size=size, population=population, noise_multiplier=z) if size == population:
                 key = (1.0, z / 2)  # no sampling at all: a Gaussian whose sum moves by twice the clip norm
             case _:
                 raise refuse_event(name, event)
         counts[key] = counts.get(key, 0) + steps
-    return [PoissonGaussian(q, z, count) for (q, z), count in counts.items()]
+    gap = rounding_gap(strict)
+    if gap > _LARGEST_GAP:
+        raise RefusedError(
+            f"{name} cannot read discrete_poisson events whose noise is so few steps of the grid wide: rounded "
+            "Gaussian noise, for which a bound is proved, is too far from it; rdp reads them"
+        )
+    return Releases(tuple(PoissonGaussian(q, z, count) for (q, z), count in counts.items()), gap)
 
 
 def ledger_bracket(ledger: Ledger, delta: float) -> Bracket:
     """Certified lower and upper bounds of the ledger's epsilon; an empty ledger costs nothing."""
-    events = tuple(pld_events(ledger))
-    return _bracket(events, delta) if events else Bracket(0.0, 0.0)
+    found = releases(ledger)
+    if not found.events:
+        return Bracket(0.0, 0.0)
+    if not found.gap:
+        return _bracket(found.events, delta)
+    rounded = _bracket(found.events, delta * math.exp(-found.gap) * (1 - 1e-12))
+    return Bracket(0.0, rounded.upper + 2 * found.gap, rounded.resolved)
+
+
+def ledger_deltas(ledger: Ledger, epsilons: Array) -> Array:
+    """Certified upper bounds of delta at each epsilon."""
+    found = releases(ledger)
+    if not found.events:
+        return np.zeros(len(epsilons))
+    upper = delta_curve(found.events, np.maximum(epsilons - 2 * found.gap, 0.0))[1]
+    short = np.maximum(math.expm1(2 * found.gap) - np.expm1(epsilons), 0.0)  # below epsilon 2 tau
+    return np.asarray(np.minimum(upper * math.exp(found.gap) * (1 + 1e-12) + short, 1.0))
 
 
 @lru_cache(maxsize=64)
 def _bracket(events: tuple[PoissonGaussian, ...], delta: float) -> Bracket:
     """Remembered, because several accountants and reports ask the same question."""
-    return epsilon_bracket(events, delta)
+    found = epsilon_bracket(events, delta)
+    if found.resolved:
+        return found
+    rows, orders = [(one.probability, one.noise_multiplier, one.count) for one in events], np.array(ORDERS)
+    renyi = epsilon_from_rdp(poisson_log_moments(rows, orders) / (orders - 1), ORDERS, delta)[0]
+    return Bracket(found.lower, min(found.upper, renyi * (1 + ROUNDING)), resolved=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +104,8 @@ class PLDAccountant:
     def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
         check_ledger(ledger, delta)
         refuse_adaptive(self.name, ledger)
-        bracket = ledger_bracket(ledger, delta)
+        found = ledger_bracket(ledger, delta)
+        lower, also = (found.lower, ()) if found.resolved else (None, (UNRESOLVED,))
         return statement(
-            ledger, accountant=self.name, epsilon=bracket.upper, delta=delta, is_bound=True, lower=bracket.lower
+            ledger, accountant=self.name, epsilon=found.upper, delta=delta, is_bound=True, lower=lower, also=also
         )

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.accountants.conversion import Conversion, conversion_cost, epsilon_from_rdp
+from tacit.accountants.conversion import ROUNDING, Conversion, conversion_cost, epsilon_from_rdp
 from tacit.accountants.guarantee import Guarantee
 from tacit.accountants.posterior_sample import pure_epsilon, taken_as_exact
 from tacit.accountants.renyi import ORDERS, renyi_curve
@@ -12,7 +12,6 @@ from tacit.accountants.renyi_filter import filter_of
 from tacit.accountants.statement import check_ledger, statement
 from tacit.ledger import Ledger
 
-ROUNDING = 1e-10  # relative, added to the number; the moments are good to about 1e-12
 PRETENDED = "not a bound: a posterior sample came from a sampler that is not exact, and how near it comes is not known"
 
 

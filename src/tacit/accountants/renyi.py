@@ -70,12 +70,16 @@ def renyi_curve(ledger: Ledger, orders: Sequence[float] = ORDERS, name: str = "r
 
 def _poisson(steps: Mapping[SamplingEvent, int], a: Array) -> Array:
     rows = [(e.probability, e.noise_multiplier, n) for e, n in steps.items() if isinstance(e, PoissonSample)]
-    if not rows:
-        return np.zeros(a.size)
+    return poisson_log_moments(rows, a)
+
+
+def poisson_log_moments(rows: Sequence[tuple[float, float, int]], a: Array) -> Array:
+    """The sum over (probability, noise multiplier, steps) of what the steps cost at each order."""
     total = np.zeros(a.size)
     for start in range(0, len(rows), _AT_ONCE):  # the moments of all of them at once need not fit into memory
         q, z, count = np.asarray(rows[start : start + _AT_ONCE], dtype=float).T
-        total += count @ log_moments(q, z, a)
+        with np.errstate(over="ignore"):  # an honest infinity
+            total += count @ log_moments(q, z, a)
     return total
 
 

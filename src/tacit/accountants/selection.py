@@ -13,10 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import brentq
 
-from tacit.accountants.conversion import epsilon_from_rdp
+from tacit.accountants.conversion import ROUNDING, epsilon_from_rdp
 from tacit.accountants.guarantee import Guarantee
 from tacit.accountants.moments import Array
-from tacit.accountants.rdp import ROUNDING
 from tacit.accountants.renyi import ORDERS, renyi_curve
 from tacit.accountants.statement import check_ledger, refuse_adaptive, statement
 from tacit.errors import InputError

@@ -78,6 +78,8 @@ def statement(
     """A guarantee about this ledger (worst-case unless said), with its unit, its neighbours and its sentences."""
     if math.isnan(epsilon):
         raise ArithmeticError(f"{accountant} came to no number; nothing is reported")
+    if math.isinf(epsilon):
+        raise RefusedError(f"{accountant} finds no finite epsilon: the noise is too small for so many steps; add noise")
     return Guarantee(
         epsilon=max(0.0, float(epsilon)),
         delta=delta,

@@ -418,7 +418,7 @@ def _summary(
             "Privacy",
             f": epsilon {best.epsilon:.3f} at delta {best.delta:g} ({best.accountant}, {best.unit}). "
             f"Whoever sees the model and knows everything else guesses right with a chance of at most "
-            f"{said.attack:.1%} whether {who} was in the data; 50% is a coin.",
+            f"{said.attack:.1%} whether {who} was in the data, at even odds beforehand; 50% is a coin.",
         )
         for sentence in best.assumptions:
             yield "", f"  - {sentence}"
@@ -436,6 +436,15 @@ def _summary(
     )
 
 
+def _baseline(evaluation: dict[str, Any]) -> str:
+    """What always saying the most frequent class would reach, and how much of a rare one is found."""
+    always, rare = evaluation.get("accuracy_of_the_most_frequent"), evaluation.get("detection")
+    words = "" if always is None else f" (always saying the most frequent: {always:.2%})"
+    if rare is None:
+        return words
+    return f"{words}; of “{rare['rare']}” {rare['sensitivity']:.1%} are found, AUC {rare['auc']:.3f}"
+
+
 def _how_good(task: str, evaluation: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
     if evaluation is None:
         yield "How good", ": not known. Scores on private data would leak; give --public-test FILE to learn it."
@@ -445,7 +454,7 @@ def _how_good(task: str, evaluation: dict[str, Any] | None) -> Iterator[tuple[st
         yield (
             "How good",
             f": {evaluation['accuracy']:.2%} of {evaluation['records']:,} public test records are "
-            f"right; calibration error {evaluation['ece']:.3f}; of the 80% it is surest of, "
+            f"right{_baseline(evaluation)}; calibration error {evaluation['ece']:.3f}; of the 80% it is surest of, "
             f"{surest['accuracy'][best]:.1%} are right.",
         )
     else:

@@ -6,10 +6,13 @@ from tacit.evaluation.figures import draw_reliability
 from tacit.evaluation.leakage import LeakageCheck, draw_leakage, leakage_check
 from tacit.evaluation.scores import (
     Coverage,
+    Detection,
     Scores,
     adaptive_calibration_error,
     coverage,
+    detection,
     gaussian_nll,
+    majority_share,
     scores,
     separation,
 )
@@ -17,16 +20,19 @@ from tacit.evaluation.scores import (
 __all__ = [
     "Convergence",
     "Coverage",
+    "Detection",
     "LeakageCheck",
     "Reliability",
     "Scores",
     "adaptive_calibration_error",
     "convergence",
     "coverage",
+    "detection",
     "draw_leakage",
     "draw_reliability",
     "gaussian_nll",
     "leakage_check",
+    "majority_share",
     "reliability",
     "scores",
     "separation",

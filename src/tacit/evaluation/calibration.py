@@ -34,9 +34,10 @@ class Reliability:
         return float(self._gaps().max())
 
     @property
-    def mce_of_filled_bins(self) -> float:
-        """MCE over bins with at least 25 records."""
-        return float(self._gaps()[self.counts >= ENOUGH].max()) if bool((self.counts >= ENOUGH).any()) else 0.0
+    def mce_of_filled_bins(self) -> float | None:
+        """MCE over bins with at least 25 records; None if there is no such bin."""
+        filled = self.counts >= ENOUGH
+        return float(self._gaps()[filled].max()) if bool(filled.any()) else None
 
     def _gaps(self) -> Tensor:
         return (self.accuracies - self.confidences).abs().nan_to_num()

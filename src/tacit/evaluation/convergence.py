@@ -3,6 +3,7 @@
 Both are functions of draws that were released, so they cost nothing. They are computed by arviz-stats.
 """
 
+import math
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
@@ -32,13 +33,16 @@ class Convergence:
 
     @property
     def worst_rhat(self) -> float:
-        return max(float(value.max()) for value in self.rhat.values())
+        """NaN for one chain, which has nothing to be compared with."""
+        return float(torch.cat([value.reshape(-1) for value in self.rhat.values()]).max())
 
     @property
     def least_ess(self) -> float:
         return min(float(value.min()) for values in (self.ess_bulk, self.ess_tail) for value in values.values())
 
     def __str__(self) -> str:
+        if math.isnan(self.worst_rhat):
+            return f"R-hat not measured: it compares several chains; effective draws at least {self.least_ess:.0f}"
         verdict = "have mixed" if self.worst_rhat <= 1.01 else "have not mixed"
         return f"R-hat at most {self.worst_rhat:.3f}, effective draws at least {self.least_ess:.0f}: chains {verdict}"
 

@@ -18,8 +18,10 @@ class Scores:
 
     Args:
         nll: mean negative log-likelihood, in nats.
-        brier: mean squared distance of the probabilities from the truth, in [0, 2].
-        ece, mce: expected and maximal calibration error over equal bins; the latter over bins of 25 records or more.
+        brier: mean squared distance of the probabilities from the truth, summed over the classes as Brier has it, in
+            [0, 2]; with two classes it is twice what is often called so.
+        ece, mce: expected and maximal calibration error over equal bins; the latter over bins of 25 records or more,
+            None if there are none.
         adaptive_ece: the expected calibration error over bins of equally many records.
     """
 
@@ -27,11 +29,62 @@ class Scores:
     nll: float
     brier: float
     ece: float
-    mce: float
+    mce: float | None
     adaptive_ece: float
 
-    def to_json(self) -> dict[str, float]:
+    def to_json(self) -> dict[str, float | None]:
         return asdict(self)
+
+
+def majority_share(labels: Tensor) -> float:
+    """How often who always says the most frequent class is right: what an accuracy has to be compared with.
+
+    Example:
+        >>> majority_share(torch.tensor([0, 0, 0, 1]))
+        0.75
+    """
+    if not len(labels):
+        raise InputError("labels must hold at least one class, found none")
+    return float(torch.bincount(labels.long()).max()) / len(labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """How well the rarer of two classes is found.
+
+    Args:
+        rare: the number of that class.
+        auc: the chance that one of it gets a higher probability of it than one of the other class; 0.5 if by chance.
+        sensitivity: the share of it that is called so.
+        specificity: the share of the other class that is called so.
+    """
+
+    rare: int
+    auc: float
+    sensitivity: float
+    specificity: float
+
+
+def detection(probabilities: Tensor, labels: Tensor) -> Detection | None:
+    """Of two classes, the rarer one among the labels; None for more classes, or if one of them never occurs.
+
+    Example:
+        >>> sure = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]])
+        >>> found = detection(sure, torch.tensor([0, 0, 0, 1]))
+        >>> found.rare, found.auc, found.sensitivity, found.specificity
+        (1, 1.0, 0.0, 1.0)
+    """
+    check_probabilities(probabilities, labels)
+    if probabilities.shape[1] != 2 or bool((labels == labels[0]).all()):
+        return None
+    rare = int(2 * int((labels == 1).sum()) <= len(labels))
+    inside, called = labels == rare, probabilities.argmax(1) == rare
+    return Detection(
+        rare,
+        separation(probabilities[~inside, rare], probabilities[inside, rare]),
+        float(called[inside].double().mean()),
+        float((~called[~inside]).double().mean()),
+    )
 
 
 def scores(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> Scores:

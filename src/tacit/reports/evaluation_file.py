@@ -15,6 +15,11 @@ class Classification:
     data: str
     records: int
     accuracy: float
+    accuracy_of_the_most_frequent: float | None
+    rare: str
+    auc: float | None
+    sensitivity: float | None
+    specificity: float | None
     nll: float | None
     brier: float | None
     ece: float | None
@@ -53,10 +58,16 @@ def parse_evaluation(given: Fields) -> Evaluation:
 
 def _classification(given: Fields) -> Classification:
     bins, entropy, selective = (_part(given, name) for name in ("reliability", "entropy", "selective"))
+    rare = _part(given, "detection")
     found = Classification(
         data=given.text("data", "test data"),
         records=_records(given),
         accuracy=given.needed("accuracy"),
+        accuracy_of_the_most_frequent=given.number("accuracy_of_the_most_frequent"),
+        rare=rare.text("rare", "the rarer class"),
+        auc=rare.number("auc"),
+        sensitivity=rare.number("sensitivity"),
+        specificity=rare.number("specificity"),
         nll=given.number("nll"),
         brier=given.number("brier"),
         ece=given.number("ece"),
@@ -75,6 +86,8 @@ def _classification(given: Fields) -> Classification:
     _check_bins("entropy", found.entropy_edges, found.entropy_right, found.entropy_wrong)
     _check_pairs("selective", found.kept, found.kept_accuracy)
     _check_shares((found.accuracy,), found.confidence, found.observed, found.kept, found.kept_accuracy)
+    rates = (found.accuracy_of_the_most_frequent, found.auc, found.sensitivity, found.specificity)
+    _check_shares(tuple(rate for rate in rates if rate is not None))
     if min((*found.count, *found.entropy_right, *found.entropy_wrong), default=0.0) < 0:
         raise InputError("evaluation.json: a count must not be below 0")
     return found

@@ -41,7 +41,8 @@ def promise(ledger: Ledger, stated: Guarantee | None, attack: float | None) -> s
     someone, right = ("If its randomness were secret, someone", "would be") if seeded else ("Someone", "is")
     return (
         f"{someone} who sees everything this run released and guesses {question(ledger)} {right} right {best} "
-        f"{percent_up(attack)} of the time. Tossing a coin is right 50 % of the time."
+        f"{percent_up(attack)} of the time, if both were equally likely to them before. Tossing a coin is right 50 % "
+        "of the time."
     )
 
 
@@ -80,5 +81,5 @@ def not_promised(ledger: Ledger) -> tuple[str, ...]:
     ]
     if ledger.header.unit != "user":
         found.insert(1, "A person with several records, or a family. Each record is protected; k of them together have "
-                        "k times this epsilon.")  # fmt: skip
+                        "k times this epsilon and k e^(k epsilon) times this delta.")  # fmt: skip
     return tuple(found)

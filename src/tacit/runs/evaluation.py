@@ -1,5 +1,6 @@
 """How good a run is, on data that was declared public: the numbers of ``evaluation.json``."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.evaluation import reliability, scores
+from tacit.evaluation import detection, majority_share, reliability, scores
 from tacit.runs.predictions import LEVELS, Predictor
 from tacit.tables import Encoded, target_scale
 
@@ -29,6 +30,7 @@ def _classes(predictor: Predictor, test: Encoded) -> dict[str, Any]:
     right = said.classes == labels
     return {
         "accuracy": found.accuracy,
+        "accuracy_of_the_most_frequent": majority_share(labels),
         "nll": found.nll,
         "brier": found.brier,
         "ece": found.ece,
@@ -41,7 +43,15 @@ def _classes(predictor: Predictor, test: Encoded) -> dict[str, Any]:
         },
         "entropy": _entropies(said.entropy, right, said.mean.shape[1]),
         "selective": _selective(said.confidence, right),
-    }
+    } | _detection(predictor, said.mean, labels)
+
+
+def _detection(predictor: Predictor, probabilities: Tensor, labels: Tensor) -> dict[str, Any]:
+    """How well the rarer of two classes is found; nothing for more of them."""
+    found, classes = detection(probabilities, labels), predictor.problem.classes
+    if found is None or classes is None:
+        return {}
+    return {"detection": asdict(found) | {"rare": str(classes[found.rare])}}
 
 
 def _entropies(entropy: Tensor, right: Tensor, classes: int) -> dict[str, Any]:

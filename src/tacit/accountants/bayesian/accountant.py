@@ -24,8 +24,7 @@ from tacit.accountants.bayesian.record_losses import DIRECTIONS, record_deltas
 from tacit.accountants.bayesian.sentences import WORST, Spent, estimator_sentence, evidence_sentences
 from tacit.accountants.conversion import Conversion
 from tacit.accountants.guarantee import Guarantee
-from tacit.accountants.pld import delta_curve
-from tacit.accountants.pld_accountant import PLDAccountant, pld_events
+from tacit.accountants.pld_accountant import PLDAccountant, ledger_deltas
 from tacit.accountants.statement import check_ledger, statement
 from tacit.errors import InputError, RefusedError, check_choice, check_count, check_inside
 from tacit.evidence import Evidence
@@ -208,10 +207,9 @@ def mixture_epsilon(exposure: Exposure, ledger: Ledger, delta: float, gamma: flo
     Epsilons are tried from the worst case downwards and the first failure ends the search: a fixed sequence, which
     needs no union over epsilons.
     """
-    events = pld_events(ledger)
     top = PLDAccountant().guarantee(ledger, delta=delta - gamma).epsilon
     epsilons = np.linspace(top, 0.0, _POINTS + 1)
-    worst = delta_curve(events, epsilons)[1]
+    worst = ledger_deltas(ledger, epsilons)
     deltas = np.max([record_deltas(exposure, way, epsilons, delta) for way in DIRECTIONS], axis=0)
     best = top
     for column in range(1, len(epsilons)):

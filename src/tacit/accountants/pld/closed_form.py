@@ -5,8 +5,10 @@ import math
 import numpy as np
 from scipy.special import log_ndtr
 
-from tacit.accountants.pld.events import Floats
+from tacit.accountants.pld.events import Bracket, Floats, Steps
 from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.pld.search import crossing
+from tacit.accountants.pld.shape import tolerance
 
 Bounds = tuple[Floats, Floats]
 
@@ -51,3 +53,38 @@ def one_step_add(epsilons: Floats, q: float, m: float) -> Bounds:
     low = np.where(sound, factor * (share - doubt) * lower * (1 - 16 * UNIT), 0.0)
     high = np.where(sound, (share + doubt) * upper, np.maximum(share + doubt, 0.0)) * factor * (1 + 16 * UNIT)
     return low, np.clip(high, 0.0, 1.0)
+
+
+def has_closed_form(steps: Steps) -> bool:
+    """Only plain Gaussians, or one single subsampled step."""
+    return steps.total == 0 or (steps.total == 1 and steps.gaussian_square == 0)
+
+
+def closed_form(steps: Steps, epsilons: Floats) -> tuple[Floats, Floats]:
+    if steps.total == 1:
+        q, m = float(steps.probabilities[0]), float(steps.noise_multipliers[0])
+        remove, add = one_step_remove(epsilons, q, m), one_step_add(epsilons, q, m)
+        return np.maximum(remove[0], add[0]), np.maximum(remove[1], add[1])
+    if steps.gaussian_square > 0:
+        return gaussian_delta(epsilons, math.sqrt(steps.gaussian_square))
+    return np.zeros(len(epsilons)), np.zeros(len(epsilons))
+
+
+def closed_form_epsilon(steps: Steps, delta: float) -> Bracket:
+    """Both ends by a root search; the upper end is doubled until delta is reached."""
+
+    def lower(epsilon: float) -> float:
+        return float(closed_form(steps, np.array([epsilon]))[0][0])
+
+    def upper(epsilon: float) -> float:
+        return float(closed_form(steps, np.array([epsilon]))[1][0])
+
+    if upper(0.0) <= delta:
+        return Bracket(0.0, 0.0)
+    high = 1e-3
+    while upper(high) > delta:
+        high *= 2
+    start, high = crossing(upper, delta, 0.0, high, 0.0)
+    if lower(0.0) <= delta:
+        return Bracket(0.0, high)
+    return Bracket(crossing(lower, delta, 0.0, high, 1e-3 * tolerance(start))[0], high)

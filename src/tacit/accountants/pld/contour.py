@@ -21,7 +21,7 @@ from functools import partial
 
 import numpy as np
 
-from tacit.accountants.pld.events import Floats, Steps
+from tacit.accountants.pld.events import Floats, Steps, UnresolvedError
 from tacit.accountants.pld.loss import UNIT
 from tacit.accountants.pld.moments import Line, Moments, moments_on_line
 from tacit.accountants.pld.saddle import Cumulants, Direction, tilt_of
@@ -29,6 +29,7 @@ from tacit.accountants.pld.waves import Complexes
 from tacit.errors import RefusedError
 
 _CHUNK = 2_000_000
+_MOST_NODES = 2_000_000
 _BLOCK = 64  # terms added up in one go
 
 
@@ -100,6 +101,8 @@ class Contour:
 
 def contour(steps: Steps, direction: Direction, shape: Shape) -> Contour:
     """Evaluate the moments on the nodes and prepare the series."""
+    if shape.size > _MOST_NODES:
+        raise UnresolvedError(f"a contour needs {shape.size} nodes, more than {_MOST_NODES}")
     line = Line(tilt_of(direction, shape.peak.c), shape.spacing, shape.size)
     log_ratio, relative_error, log_scale, doubt = np.zeros(shape.size, complex), np.zeros(shape.size), 0.0, 0.0
     if steps.size:

@@ -77,12 +77,6 @@ def _contour_epsilon(
     return cut_off.epsilon(delta, found, floor, most_work)
 
 
-def delta_bounds(steps: Steps, direction: Direction, epsilon: float, floor: float = 0.0) -> Bracket:
-    """A bracket of max(floor, delta(epsilon)) of one direction."""
-    lower, upper = curve_bounds(steps, direction, np.array([float(epsilon)]), np.array([floor]))
-    return Bracket(float(lower[0]), float(upper[0]))
-
-
 def curve_bounds(steps: Steps, direction: Direction, epsilons: Floats, floors: Floats) -> tuple[Floats, Floats]:
     """Bounds of max(floor, delta(epsilon)) of one direction, for each epsilon."""
     lower, upper, narrow = np.zeros(len(epsilons)), np.ones(len(epsilons)), np.zeros(len(epsilons), bool)

@@ -8,9 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from tacit.errors import InputError
+from tacit.errors import InputError, RefusedError
 
 Floats = NDArray[np.float64]
+
+FAINT = 1e-150  # noise multipliers below which squares leave floating point
+
+
+class UnresolvedError(RefusedError):
+    """An engine would need more points than fit; another bound is taken instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +48,15 @@ class PoissonGaussian:
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """The true value lies in [lower, upper]; ``upper`` is the number to report."""
+    """The true value lies in [lower, upper]; ``upper`` is the number to report.
+
+    Args:
+        resolved: False where no engine could narrow it: then ``upper`` is a bound that may be far above the truth.
+    """
 
     lower: float
     upper: float
+    resolved: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +94,7 @@ def merge(events: Sequence[PoissonGaussian]) -> Steps:
         key = (float(event.probability), float(event.noise_multiplier))
         merged[key] = merged.get(key, 0) + int(event.count)
     rows = [(q, m, n) for (q, m), n in sorted(merged.items()) if n > 0 and q < 1]
-    square = math.fsum(n / m**2 for (q, m), n in merged.items() if n > 0 and q >= 1)
+    square = math.fsum(n * (1 / m) ** 2 if m > FAINT else math.inf for (q, m), n in merged.items() if n > 0 and q >= 1)
     table = np.array(rows, dtype=np.float64).reshape(-1, 3)
     caps = np.full(len(table), np.inf)
     return Steps(table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy(), square, caps)

@@ -8,6 +8,7 @@ from scipy.special import expit, logit
 from tacit.accountants.pld.events import Floats
 
 UNIT = 2.0**-53  # half the distance from 1 to the next float
+_LARGE = 700.0  # e^700 is still a float
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ def loss_at(x: Floats, probability: Floats, noise_multiplier: Floats) -> Loss:
 
 
 def _log_ratio(exponent: Floats, q: Floats) -> Floats:
-    """log(1 - q + q e^t), in the form that keeps most digits for each q and t."""
-    small = np.minimum(exponent, 30.0)
+    """log(1 - q + q e^t), in the form that keeps most digits for each q and t; q e^t may be tiny at a large t."""
+    small = np.minimum(exponent, _LARGE)
     moderate = np.where(q > 0.5, np.log((1 - q) + q * np.exp(small)), np.log1p(np.minimum(q, 0.5) * np.expm1(small)))
-    large = exponent + np.log(q) + np.log1p((1 - q) / q * np.exp(-np.maximum(exponent, 30.0)))
-    result: Floats = np.where(exponent > 30.0, large, moderate)
+    large = exponent + np.log(q) + np.log1p((1 - q) / q * np.exp(-np.maximum(exponent, _LARGE)))
+    result: Floats = np.where(exponent > _LARGE, large, moderate)
     return result

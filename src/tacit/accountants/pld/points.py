@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.accountants.pld.events import Floats
+from tacit.accountants.pld.events import Floats, UnresolvedError
 from tacit.accountants.pld.loss import UNIT, loss_at
 from tacit.accountants.pld.panels import panels
 from tacit.accountants.pld.window import QUADRATURE_ERROR, step, window
-from tacit.errors import RefusedError
 
 _MOST_POINTS = 4_000_000
+_MOST_REAL_POINTS = 300_000  # on the real axis, which is searched: beyond, K counts as infinite
 _MANY = 64  # steps of which a ledger is not likely to have many of one kind
 _FEW = 16  # kinds of steps for which panels are made one by one
 _COVERED = 9.8  # Phi(-9.8) = 6e-23: a window of this reach holds all of the noise itself
@@ -94,8 +94,9 @@ class _Rule:
 def _by_trapezoid(q: Floats, m: Floats, caps: Floats, tilts: Floats, height: float) -> _Rule:
     low, high = window(q, m, tilts, caps)
     number = int(np.ceil(((high - low) / step(m, tilts, height)).max()))
-    if number > _MOST_POINTS:
-        raise RefusedError(f"a moment at height {height:g} needs {number} points, more than {_MOST_POINTS}")
+    most = _MOST_POINTS if height else _MOST_REAL_POINTS
+    if number > most:
+        raise UnresolvedError(f"a moment at height {height:g} needs {number} points, more than {most}")
     spacing = ((high - low) / number)[:, None]
     x = low[:, None] + spacing * (np.arange(number) + 0.5)
     return _Rule(x, spacing, low, high, np.full(len(q), -np.inf))

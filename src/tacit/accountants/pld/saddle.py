@@ -7,9 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from tacit.accountants.pld.events import Steps
+from tacit.accountants.pld.events import Steps, UnresolvedError
 from tacit.accountants.pld.moments import real_moments
-from tacit.errors import RefusedError
 
 Direction = Literal["remove", "add"]
 
@@ -93,7 +92,7 @@ class RealAxis:
         """Out of reach K is infinite: that says nothing, and says it safely."""
         try:
             return cumulants(self.steps, self.direction, points)
-        except RefusedError:
+        except (UnresolvedError, ArithmeticError, ValueError):
             if len(points) > 1:
                 return [point for c in points for point in self._evaluate([c])]
             return [Cumulants(points[0], math.inf, math.inf, math.inf, 0.0, math.inf)]

@@ -18,6 +18,7 @@ _TRIMS = 3
 # window (at most 3 times 2e-22) and step (4e-22) together, of M(a) and of the noise itself, relative to M(Re a)
 QUADRATURE_ERROR = 2e-21
 _EXPONENT = 50.0  # 2 exp(-50) = 4e-22
+_THETAS = np.linspace(0.02, 0.98, 49) * np.pi
 
 
 def window(q: Floats, m: Floats, tilt: Floats, caps: Floats) -> tuple[Floats, Floats]:
@@ -96,10 +97,12 @@ def step(m: Floats, tilt: Floats, height: float) -> Floats:
     w exp(i y rho) is analytic for |Im x| < pi m^2, and on Im x = m^2 theta its modulus is at most
     w exp(m^2 theta^2/2 + |y| theta) cos(theta/2)^min(Re a, 0), because |arg(1-q+q r e^(i theta))| <= theta and its
     modulus lies between cos(theta/2) and 1 times that at theta = 0. The trapezoid rule then errs by at most
-    2 exp(m^2 theta^2/2 + |y| theta - 2 pi m^2 theta/h) cos(..)^.. M(Re a); solved for h, best theta of a grid.
+    2 exp(m^2 theta^2/2 + |y| theta - 2 pi m^2 theta/h) cos(..)^.. M(Re a); solved for h, best theta of a grid and of
+    the small one at which the second-order terms of the exponent equal 50.
     """
-    theta = np.linspace(0.02, 0.98, 49) * np.pi
     square, negative = (m**2)[:, None], np.maximum(-tilt, 0)[:, None]
+    small = np.sqrt(_EXPONENT / (square / 2 + negative / 8))
+    theta = np.append(np.broadcast_to(_THETAS, (len(m), len(_THETAS))), np.minimum(small, _THETAS[-1]), axis=1)
     excess = _EXPONENT + square * theta**2 / 2 - negative * np.log(np.cos(theta / 2))
     wave = (excess / (square * theta)).min(axis=1) + height / m**2
     result: Floats = 2 * np.pi / wave

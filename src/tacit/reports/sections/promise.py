@@ -61,7 +61,8 @@ def attack_picture(ledger: Ledger, said: Headline) -> Picture | None:
         "attack",
         f"Of 100 guesses, {atmost}{people.right} are right",
         f"A hundred people each guess {question(ledger)}. 50 are right by tossing a coin, {more} "
-        f"{50 - people.more} are wrong. Exactly: {percent_up(said.attack)}, rounded up to whole people.",
+        f"{50 - people.more} are wrong. Exactly: {percent_up(said.attack)}, rounded up to whole people. Both answers "
+        "were equally likely to them before; other odds change by a factor of at most e^epsilon, but for delta.",
         people,
     )
 
@@ -78,7 +79,7 @@ def promise_section(ledger: Ledger, said: Headline) -> Section:
                     (f"Epsilon {up(stated.epsilon)}", epsilon_in_words(stated)),
                     (f"Delta {small(stated.delta)}", delta_in_words(stated, size)),
                     ("How sure is it?", _how_sure(stated)),
-                    (f"Best guess {percent_up(said.attack or 1.0)}", f"P(A), {said.by}."),
+                    (f"Best guess {percent_up(said.attack or 1.0)}", f"P(A) at even odds beforehand, {said.by}."),
                 )
             )
         )

@@ -36,10 +36,14 @@ def _classes(found: Classification) -> list[Block]:
     blocks: list[Block] = [_source(found)]
     scores = (
         ("Right answers", percent(found.accuracy)),
+        ("The same for always saying the most frequent", _share(found.accuracy_of_the_most_frequent)),
+        (f"Found of “{found.rare}” (sensitivity)", _share(found.sensitivity)),
+        ("Right of all others (specificity)", _share(found.specificity)),
+        ("Area under the ROC curve (AUC, 0.5 is chance)", _score(found.auc)),
         ("Calibration error (ECE)", _score(found.ece)),
-        ("Largest in a filled bin (MCE)", _score(found.mce)),
+        ("Largest in a filled bin (MCE)", _largest_gap(found)),
         ("Negative log-likelihood", _score(found.nll)),
-        ("Brier score", _score(found.brier)),
+        ("Brier score (summed over classes, 0 to 2)", _score(found.brier)),
     )
     blocks.append(_scores(scores))
     if found.edges:
@@ -65,6 +69,16 @@ def _numbers(found: Regression) -> list[Block]:
 
 def _scores(scores: tuple[tuple[str, str], ...]) -> Terms:
     return Terms(tuple((name, value) for name, value in scores if value), large=True)
+
+
+def _largest_gap(found: Classification) -> str:
+    if found.count and max(found.count) < ENOUGH:
+        return f"not measured (no bin has {ENOUGH} records)"
+    return _score(found.mce)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else percent(value)
 
 
 def _score(value: float | None) -> str:
