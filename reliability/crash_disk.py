@@ -155,6 +155,12 @@ class CrashDisk:
         self.names.setdefault(target, Name()).change(self._now(source))
         self.names[source].change(None)
 
+    def remove(self, path: Path) -> None:
+        self.at_call("remove")
+        if self._now(path) is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        self.names[path].change(None)
+
     def sync_folder(self, path: Path) -> None:
         self.at_call("sync_folder")
         for inside, name in self.names.items():

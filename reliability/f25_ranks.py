@@ -22,10 +22,10 @@ from torch.nn.functional import cross_entropy
 
 import tacit
 from reliability.figures import Figure, tries
+from reliability.processes import ROOT, environment
 from tacit.distributed import current_ranks
 from tacit.ledger import LedgerFile, read_ledger
 
-ROOT = Path(__file__).resolve().parent.parent
 CLIP = tacit.ClipRecords(0.8)
 NOISE = tacit.GaussianNoise(multiplier=1.0)
 MARK = 0.75  # in the first column of every real record
@@ -116,7 +116,7 @@ def outcome(folder: Path, action: Callable[[Path, int], Any], seed: int) -> dict
 
 def worker(out: Path, seeds: int) -> None:
     if "WORLD_SIZE" in os.environ:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+        dist.init_process_group("gloo", timeout=timedelta(minutes=30))  # a loaded machine may pause a rank
     torch.set_num_threads(1)
     ranks = current_ranks()
     found = {
@@ -132,12 +132,10 @@ def worker(out: Path, seeds: int) -> None:
 
 
 def torchrun(size: int, out: Path, seeds: int) -> None:
-    path = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size),
          "-m", "reliability.f25_ranks", str(out), str(seeds)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}, timeout=600,
-        capture_output=True, text=True,
+        cwd=ROOT, env=environment(), capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"torchrun with {size} ranks ended with {done.returncode}: {done.stderr[-500:]}")

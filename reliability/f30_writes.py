@@ -66,7 +66,7 @@ def _mortal(name: str) -> Callable[..., Any]:
     return call
 
 
-for _name in ("make_folder", "open_to_append", "open_new", "truncate", "sync_data", "rename", "sync_folder"):
+for _name in ("make_folder", "open_to_append", "open_new", "truncate", "sync_data", "rename", "remove", "sync_folder"):
     setattr(MortalDisk, _name, _mortal(_name))
 
 

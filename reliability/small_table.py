@@ -33,7 +33,7 @@ class Said:
         if self.code == 0:
             return ""
         one_line = self.err.startswith("tacit: ") and self.err.count("\n") == 1
-        expected = self.code in (1, 2) and one_line and "unexpected" not in self.err and "Traceback" not in self.err
+        expected = self.code in (1, 2) and one_line and "(unexpected; " not in self.err and "Traceback" not in self.err
         return "" if expected else f"exit {self.code}: {self.err[-300:]!r}"
 
 

@@ -45,7 +45,7 @@ ALLOWED = {
     },
     "reports": {"errors", "accountants", "evidence", "evaluation", "posteriors", "ledger"},
     "pate": {"errors", "ledger", "randomness", "accountants"},
-    "reproduction": {"errors"},
+    "reproduction": {"errors", "ledger"},
     "tables": {"errors", "ledger", "accountants"},
     "runs": {
         "errors", "ledger", "randomness", "sampling", "mechanisms", "inference", "likelihoods", "posteriors",

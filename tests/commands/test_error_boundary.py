@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+from reliability.small_table import SmallTable, short_runs
+from reliability.small_table import tacit as typed
 from tacit.commands import app
 from tacit.commands.predict import write_columns
 from tacit.errors import InputError, StorageError
@@ -153,3 +156,20 @@ def test_a_user_that_the_machine_does_not_know():
             pytest.skip("the other user may not read the interpreter or its packages")
         assert done.returncode == 0, done.stderr
         assert read_ledger(Path(place, "run")).steps == 300
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"steps": "x"}, {"seconds": []}, {"public_test": 3}, {"spread": {"stddevs": [1.0], "weights": "x"}},
+     {"spread": {"stddevs": [0.0], "weights": [1.0]}}, {"spread_begun": 1}],
+)  # fmt: skip
+def test_facts_of_another_kind_are_refused(tmp_path, change):
+    """run.json changed by hand, its manifest made anew: one line, whatever reads it."""
+    with short_runs():
+        table = SmallTable.write(tmp_path / "table")
+        assert typed(*table.train("flag", tmp_path / "run")).code == 0
+        facts = json.loads((tmp_path / "run" / "run.json").read_text())
+        (tmp_path / "run" / "run.json").write_text(json.dumps({**facts, **change}))
+        write_manifest(tmp_path / "run", ["run.json", "posterior.safetensors", "evaluation.json"])
+        said = typed("predict", tmp_path / "run", table.test, "--out", tmp_path / "p.csv")
+    assert (said.code, said.fault) == (2, "")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tacit.errors import InputError, LedgerError
 from tacit.ledger import (
     BallsInBinsStep,
+    Charge,
     FixedSizeSample,
     GaussianSumQuery,
     PoissonSample,
@@ -68,3 +69,15 @@ def test_an_unknown_event_is_refused_by_name():
 def test_a_fixed_size_sample_is_not_larger_than_its_population():
     with pytest.raises(InputError, match="population 10"):
         FixedSizeSample(11, 10, (QUERY,))
+
+
+def test_a_count_beyond_all_counting_is_refused(event):
+    with pytest.raises(InputError, match="at most 1,000,000,000,000"):
+        Charge(event, 10**30)
+    with pytest.raises(InputError, match="multiplicity"):
+        GaussianSumQuery(1.0, 1.0, multiplicity=10**13)
+
+
+def test_a_group_is_named_by_text():
+    with pytest.raises(InputError, match="group must be a name"):
+        GaussianSumQuery(1.0, 1.0, group={"a": 1})

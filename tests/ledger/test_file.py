@@ -1,10 +1,13 @@
+import errno
 import json
+import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from tacit.errors import InputError, LedgerError
+from tacit.errors import InputError, LedgerError, StorageError
 from tacit.ledger import (
     Charge,
     FixedSizeSample,
@@ -14,6 +17,8 @@ from tacit.ledger import (
     read_ledger,
     verify_ledger,
 )
+from tacit.ledger.disk import OperatingSystem, using
+from tacit.ledger.storage import replace_file
 
 HEADER = LedgerHeader(dataset="test")
 
@@ -144,3 +149,36 @@ def test_a_number_beyond_all_bounds_is_damage(tmp_path, event, number):
     path.write_text(path.read_text().replace('"steps":20', f'"steps":{number}'))
     with pytest.raises(LedgerError, match="damaged"):
         read_ledger(path)
+
+
+def test_threads_that_charge_one_ledger_follow_each_other(tmp_path, event):
+    """Two threads once sealed the same line, and the ledger could never be read again."""
+    with LedgerFile(tmp_path / "ledger.jsonl", LedgerHeader()) as ledger:
+        start = threading.Barrier(4)
+
+        def charge():
+            start.wait()
+            for _ in range(25):
+                ledger.reserve([Charge(event, 1)])
+
+        threads = [threading.Thread(target=charge) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert ledger.ledger.steps == 100
+    assert read_ledger(tmp_path).steps == 100
+
+
+def test_a_file_that_cannot_be_written_leaves_no_part_of_it(tmp_path):
+    """On a full disk the part would keep the room that the run needs to go on."""
+
+    class Full(OperatingSystem):
+        def write(self, file, data):
+            os.write(file, bytes(data)[:1])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "f").write_text("old")
+    with using(Full()), pytest.raises(StorageError, match="No space left"):
+        replace_file(tmp_path / "f", b"new")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("f", "old")]

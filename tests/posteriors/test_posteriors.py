@@ -74,3 +74,9 @@ def test_outputs_that_do_not_fit_the_link_are_refused(outputs, link, message):
     model, posterior = logits([0.0] * outputs)
     with pytest.raises(InputError, match=message):
         predict(model, posterior, torch.zeros(1, 1), link=link)
+
+
+@pytest.mark.parametrize("weight", [torch.zeros(3, 2), torch.zeros(2, 3, 1), torch.zeros(2, 3, dtype=torch.int64)])
+def test_the_posterior_of_another_model_is_refused(weight):
+    with pytest.raises(InputError, match="of another model: its weight has shape"):
+        predict(nn.Linear(3, 2), Point({"weight": weight, "bias": torch.zeros(2)}), torch.ones(4, 3))

@@ -415,6 +415,25 @@ def test_nested_states_survive():
     assert again.weights["half"].dtype == torch.float16
 
 
+@pytest.mark.parametrize(
+    ("json", "like"),
+    [("x", torch.zeros(2)), (1.0, {"w": torch.zeros(2)}), ({"tensor": "0"}, {"w": 1}), (None, torch.zeros(2))],
+)
+def test_content_of_another_kind_is_refused(json, like):
+    with pytest.raises(InputError, match="belongs to another model"):
+        put_together(json, {"0": torch.zeros(2)}, like)
+
+
+@pytest.mark.parametrize("kept", ["x", [], [1], [{"w": 1}], [{"other": torch.zeros(1, 2)}], [{}, {}]])
+def test_draws_of_another_model_are_refused(method, data, plan, checkpoint, kept):
+    tacit.train(method, data, plan, checkpoint=checkpoint)
+    example = {"method": "", "state": method.init(), "kept": [], "chains": 1, "keep_last": 1, "keep_every": 1}
+    found = read_checkpoint(checkpoint, like=example)
+    replace(found, content={**found.content, "kept": kept}).write(checkpoint)
+    with pytest.raises(InputError, match="no draws of this one"):
+        tacit.train(method, data, plan, checkpoint=checkpoint, resume=True)
+
+
 def test_a_users_own_loop_goes_on(model, data, plan, checkpoint):
     """Story 1 with a checkpoint: the user saves state_dicts, Tacit adds the ledger's head."""
     parts = plan.sampling, plan.clipping, plan.noise

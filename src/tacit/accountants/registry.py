@@ -7,7 +7,7 @@ from tacit.accountants.guarantee import Guarantee, Refusal, check_delta
 from tacit.accountants.pld_accountant import PLDAccountant
 from tacit.accountants.rdp import RDPAccountant
 from tacit.accountants.statement import Accountant
-from tacit.errors import InputError, RefusedError
+from tacit.errors import InputError, RefusedError, TacitError
 from tacit.ledger import Ledger
 
 ACCOUNTANTS: dict[str, Accountant] = {
@@ -39,3 +39,8 @@ def _guarantee_or_refusal(accountant: Accountant, ledger: Ledger, delta: float) 
         return accountant.guarantee(ledger, delta=delta)
     except RefusedError as error:
         return Refusal(accountant.name, str(error))
+    except TacitError:
+        raise
+    except (ArithmeticError, ValueError, MemoryError) as error:  # a noise multiplier of 1e-300, say
+        reason = f"the numbers of this ledger are beyond what it can compute with ({type(error).__name__})"
+        return Refusal(accountant.name, reason)

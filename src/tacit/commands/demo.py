@@ -13,7 +13,7 @@ import typer
 from rich.progress import track
 
 from tacit.commands.output import console, print_json, say
-from tacit.errors import InputError, TacitError
+from tacit.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,6 +60,7 @@ def _folder(out: Path | None) -> Path:
 def _guide(folder: Path, evidence: bool) -> None:
     """The first split, by the very commands that a user would type."""
     from tacit.commands.breast_cancer import patients_schema, split, write_table
+    from tacit.ledger.storage import write_new_file
     from tacit.tables import schema_text
 
     say(
@@ -72,7 +73,7 @@ def _guide(folder: Path, evidence: bool) -> None:
         write_table(table, folder / name)
     say(" What is public about the table? A draft knows names and types only:", head="\n1.")
     _run("schema", folder / "patients.csv", "--target", "diagnosis", "--out", folder / "draft.toml")
-    (folder / "schema.toml").write_text(schema_text(patients_schema()), encoding="utf-8")
+    write_new_file(folder / "schema.toml", schema_text(patients_schema()).encode())
     say(f"A person filled in ranges from the data set's documentation: {folder / 'schema.toml'}.")
     say(" Train. The settings follow from public numbers; --explain would say why.", head="\n2.")
     more = ["--bayesian-evidence"] if evidence else []
@@ -83,12 +84,11 @@ def _guide(folder: Path, evidence: bool) -> None:
 
 
 def _run(*arguments: object) -> None:
-    from tacit.commands.app import run
+    from tacit.commands.app import app
 
     words = [str(argument) for argument in arguments]
     say(f"$ tacit {' '.join(words)}", style="bold green")
-    if run(words) != 0:
-        raise TacitError(f"tacit {words[0]} did not succeed")
+    app(words, standalone_mode=False)  # its error is ours, and is told once
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +230,7 @@ def _draw(path: Path, calibration: "Reliability", right_by_sureness: "Tensor") -
     from matplotlib import pyplot
 
     from tacit.evaluation import draw_reliability
+    from tacit.reports.privacy import save_picture
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     draw_reliability(left, calibration, f"Calibration over {SPLITS} splits: ECE {calibration.ece:.3f}")
@@ -243,5 +244,4 @@ def _draw(path: Path, calibration: "Reliability", right_by_sureness: "Tensor") -
         title="It knows when to ask a doctor",
         xlim=(0.2, 1),
     )
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    save_picture(figure, path)

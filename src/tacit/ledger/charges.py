@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, overload
 
-from tacit.errors import InputError, LedgerError
+from tacit.errors import InputError, LedgerError, check_count
 from tacit.ledger.events import SamplingEvent, event_from_json, event_to_json
 
 
@@ -24,6 +24,8 @@ class Charge:
     def __post_init__(self) -> None:
         if not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 0:
             raise InputError(f"steps must be a whole number of at least 0, found {self.steps!r}")
+        if self.steps:
+            check_count("steps", self.steps)
 
 
 def charges_to_json(charges: Iterable[Charge]) -> list[dict[str, Any]]:

@@ -54,6 +54,9 @@ class Disk(Protocol):
     def rename(self, source: Path, target: Path) -> None:
         """Give a file another name at once, in place of what had it."""
 
+    def remove(self, path: Path) -> None:
+        """Take a name away."""
+
     def sync_folder(self, path: Path) -> None:
         """Wait until the names in a folder are on disk."""
 
@@ -100,6 +103,9 @@ class OperatingSystem:
 
     def rename(self, source: Path, target: Path) -> None:
         os.replace(source, target)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
 
     def sync_folder(self, path: Path) -> None:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -46,6 +46,8 @@ class GaussianSumQuery:
         check_positive("noise_stddev", self.noise_stddev)
         check_count("multiplicity", self.multiplicity)
         check_fraction("slack", self.slack)
+        if not isinstance(self.group, str):
+            raise InputError(f"group must be a name, found {self.group!r}")
         if self.grid is not None:
             check_positive("grid", self.grid)
 

@@ -4,6 +4,7 @@ Order of things (failure-modes, "The ledger"): lock, check the budget, append a 
 clip, add noise and update. A crash can therefore only over-count, by at most one block.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from os import PathLike
@@ -92,6 +93,7 @@ class LedgerFile:
     ) -> None:
         self.path = Path(path)
         self._registration = Registration(path) if isinstance(path, RegisteredLedger) else None
+        self._one_thread = threading.RLock()
         self._storage = FileStorage(self.path, create=create)
         try:
             self._recover(header, dict(versions or {}))
@@ -136,11 +138,12 @@ class LedgerFile:
     @property
     def ledger(self) -> Ledger:
         """All that has been charged so far, as the value that accountants read."""
-        return self._replay.ledger()
+        return self.ledger_if_settled({})
 
     def ledger_if_settled(self, steps: Mapping[int, int]) -> Ledger:
         """The same as if blocks, by the numbers that :meth:`reserve` gave, had been settled at so many steps."""
-        return self._replay.ledger(steps)
+        with self._one_thread:
+            return self._replay.ledger(steps)
 
     @property
     def head(self) -> Head:
@@ -160,10 +163,11 @@ class LedgerFile:
                     f"a {charge.event.kind} sample protects {charge.event.neighbours} neighbours, "
                     f"this ledger was opened for {neighbours}"
                 )
-        if self._registration is not None:
-            self._registration.announce(charges, self.ledger, self.head)
-        self._append({"record": "reserve", "charges": charges_to_json(charges)}, Block(tuple(charges)))
-        return self._head.count
+        self._storage.refuse_if_broken()  # before the lock, as in _append
+        with self._one_thread:
+            if self._registration is not None:
+                self._registration.announce(charges, self.ledger, self.head)
+            return self._append({"record": "reserve", "charges": charges_to_json(charges)}, Block(tuple(charges)))
 
     def settle(self, number: int, steps: int) -> None:
         """A clean stop: lower a reserved block to the steps that were begun."""
@@ -202,12 +206,16 @@ class LedgerFile:
     ) -> None:
         self.close()
 
-    def _append(self, record: Mapping[str, Any], block: Block | None = None) -> None:
-        line, head = seal(record, self._head)
-        self._storage.append(line)
-        self._head = head
-        self._replay.apply(record if block is None else block)
-        self._storage.write_head(head.to_bytes())
+    def _append(self, record: Mapping[str, Any], block: Block | None = None) -> int:
+        """Add a record, one thread at a time, or two would follow the same line; returns its number."""
+        self._storage.refuse_if_broken()  # before the lock: a forked process may have got it from a thread that is gone
+        with self._one_thread:
+            line, head = seal(record, self._head)
+            self._storage.append(line)
+            self._head = head
+            self._replay.apply(record if block is None else block)
+            self._storage.write_head(head.to_bytes())
+            return head.count
 
 
 def _void_records(chain: Chain, replay: Replay) -> list[dict[str, Any]]:

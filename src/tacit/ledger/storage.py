@@ -53,7 +53,7 @@ class FileStorage:
 
     def append(self, data: bytes) -> None:
         """Write all of ``data`` at the end and wait until it is on disk."""
-        self._refuse_if_broken()
+        self.refuse_if_broken()
         try:
             _write_all(self._disk, self._file, data)
             self._disk.sync_data(self._file)
@@ -61,7 +61,7 @@ class FileStorage:
             raise self._break(error) from error
 
     def truncate(self, size: int) -> None:
-        self._refuse_if_broken()
+        self.refuse_if_broken()
         try:
             self._disk.truncate(self._file, size)
             self._disk.sync_data(self._file)
@@ -76,7 +76,7 @@ class FileStorage:
 
         The name need not be: a head that is some records behind is still a prefix. ``durably`` waits for it as well.
         """
-        self._refuse_if_broken()
+        self.refuse_if_broken()
         try:
             _replace(self._disk, self._head_path, data)
             if durably:
@@ -89,7 +89,8 @@ class FileStorage:
         self._close()
         self._file = -1
 
-    def _refuse_if_broken(self) -> None:
+    def refuse_if_broken(self) -> None:
+        """Refuse another process than the one that opened the ledger, and anything after a write that failed."""
         if os.getpid() != self._process:  # after a fork both would go on from one head, without the other's charges
             raise LedgerError(f"ledger {self.path} was opened by another process; open it again in the one that writes")
         if self.broken:
@@ -211,11 +212,16 @@ def _replace(disk: Disk, path: Path, data: bytes) -> None:
     temporary = temporary_path(path)
     file = disk.open_new(temporary)
     try:
-        _write_all(disk, file, data)
-        disk.sync_data(file)
-    finally:
-        disk.close(file)
-    disk.rename(temporary, path)
+        try:
+            _write_all(disk, file, data)
+            disk.sync_data(file)
+        finally:
+            disk.close(file)
+        disk.rename(temporary, path)
+    except OSError:
+        with suppress(OSError):  # a part of a file helps nobody, and a full disk needs its room
+            disk.remove(temporary)
+        raise
 
 
 def _write_all(disk: Disk, file: int, data: Bytes) -> None:

@@ -129,9 +129,21 @@ def predict(
         return RegressionPrediction(mean, data, spread, quantiles, chosen)
 
 
+def _check_fits(model: nn.Module, params: Vectors) -> None:
+    """Refuse the draws of another model, which PyTorch would refuse in words of its own, or broadcast."""
+    for name, known in model.named_parameters():
+        found = params.get(name, known)
+        if found.shape != known.shape or not found.is_floating_point():
+            raise InputError(
+                f"the posterior is of another model: its {name} has shape {list(found.shape)} and {found.dtype}, "
+                f"the model's {list(known.shape)}"
+            )
+
+
 def _outputs(model: nn.Module, posterior: Posterior, inputs: Tensor, start: int) -> Iterator[tuple[Tensor, Vectors]]:
     """The outputs of each draw and its parameters, one draw at a time."""
     for draw, params in enumerate(posterior):
+        _check_fits(model, params)
         with posterior.running(model, draw, start) if isinstance(posterior, DropoutPosterior) else nullcontext():
             outputs: Tensor = torch.func.functional_call(model, params, (inputs,))
         yield outputs, params

@@ -7,9 +7,11 @@ import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from tacit.ledger.storage import replace_file
 from tacit.reproduction.expectation import Expectation, Item, Verdict
 
 EARLIER = "are of an earlier try"  # ends the note on rows that were kept
@@ -108,7 +110,9 @@ class Work:
 
     def picture(self, figure: Any, name: str = "figure") -> None:
         """Keep a matplotlib figure."""
-        figure.savefig(self.out / f"{name}.png", dpi=150, bbox_inches="tight")
+        data = BytesIO()
+        figure.savefig(data, dpi=150, bbox_inches="tight", format="png")
+        replace_file(self.out / f"{name}.png", data.getvalue())
 
     @property
     def results(self) -> list[Result]:
@@ -142,8 +146,7 @@ class Work:
             "notes": self.notes,
             "environment": environment(),
         }
-        self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / "results.json").write_text(json.dumps(content, indent=2) + "\n")
+        replace_file(self.out / "results.json", (json.dumps(content, indent=2) + "\n").encode())
 
 
 def environment() -> dict[str, Any]:

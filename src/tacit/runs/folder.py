@@ -213,20 +213,10 @@ class RunFacts:
             Schema.from_json(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
             facts["model"], shared=facts.get("shared_ledger") is not None,
         )  # fmt: skip
-        spread = facts.get("spread")
-        return cls(
-            problem,
-            facts["effective_temperature"],
-            Spread(tuple(spread["stddevs"]), tuple(spread["weights"])) if spread else None,
-            facts.get("seconds"),
-            facts.get("shared_ledger"),
-            facts.get("shared_epsilon"),
-            facts.get("public_test"),
-            facts.get("steps"),
-            facts.get("spread_begun", False),
-            facts.get("registry"),
-            facts.get("evidence", False),
-        )
+        known = {name: _typed(facts, name, kinds) for name, kinds in _KINDS.items()}
+        spread = facts.get("spread") or None
+        spread = spread and Spread(tuple(spread["stddevs"]), tuple(spread["weights"]))
+        return cls(problem, spread=spread, **known)
 
     def finished(self, fitted: Fitted, seconds: float) -> "RunFacts":
         return replace(
@@ -236,6 +226,27 @@ class RunFacts:
             seconds=round(seconds, 1),
             steps=fitted.steps,
         )
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "effective_temperature": (int, float),
+    "seconds": (int, float),
+    "shared_ledger": (str,),
+    "shared_epsilon": (int, float),
+    "public_test": (str,),
+    "steps": (int,),
+    "spread_begun": (bool,),
+    "registry": (str,),
+    "evidence": (bool,),
+}
+
+
+def _typed(facts: dict[str, Any], name: str, kinds: tuple[type, ...]) -> Any:
+    """A fact of its kind, or none; the file may have been changed by hand."""
+    found = facts.get(name, False if kinds == (bool,) else None)
+    if found is not None and type(found) not in kinds:
+        raise TypeError(f"{name} is {found!r}")
+    return found
 
 
 def read_run(path: str | Path) -> RunFacts:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from tacit.accountants import BudgetGate
+from tacit.errors import InputError, is_number
 from tacit.ledger import Charge, LedgerFile
 from tacit.likelihoods import ScaleMixture
 from tacit.randomness import Randomness
@@ -32,6 +33,11 @@ class Spread:
 
     stddevs: tuple[float, ...]
     weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        numbers = all(is_number(value) and value >= 0 for value in (*self.stddevs, *self.weights))
+        if not numbers or not all(self.stddevs) or not 0 < len(self.stddevs) == len(self.weights):
+            raise InputError("a spread needs one positive stddev for each weight of at least 0")
 
     def likelihood(self) -> ScaleMixture:
         return ScaleMixture(self.stddevs, self.weights)

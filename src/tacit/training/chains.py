@@ -92,9 +92,12 @@ class Chains(Generic[State]):
             if content.get(name) != asked:
                 raise InputError(f"the checkpoint was made with {name} {content.get(name)!r}, asked for is {asked!r}")
         self.step, self.state = step, content["state"]
-        device = {name: value.device for name, value in self.params.items()}
+        params = self.params
+        if not _are_kept(content["kept"], len(self.kept), params):
+            raise InputError("the checkpoint belongs to another model: what it kept are no draws of this one")
         for kept, vectors in zip(self.kept, content["kept"], strict=True):
-            kept.extend(Draws({name: value.to(device[name]) for name, value in vectors.items()}) if vectors else ())
+            here = {name: value.to(params[name].device) for name, value in vectors.items()}
+            kept.extend(Draws(here) if here else ())
 
     @property
     def posterior(self) -> Posterior:
@@ -129,3 +132,14 @@ def _start_at(state: State, start: Mapping[str, Tensor]) -> State:
         raise InputError("starts must name the parameters of the method's state, with their shapes")
     like = {name: start[name].detach().to(value, copy=True) for name, value in params.items()}
     return replace(state, params=like)  # type: ignore[type-var]
+
+
+def _are_kept(kept: Any, chains: int, params: Vectors) -> bool:
+    """Whether this is, for each chain, nothing or the stacked draws of these parameters."""
+    return (
+        isinstance(kept, list)
+        and len(kept) == chains
+        and all(isinstance(one, dict) and all(isinstance(value, Tensor) for value in one.values()) for one in kept)
+        and all(set(one) == set(params) for one in kept if one)
+        and all(value.shape[1:] == params[name].shape for one in kept for name, value in one.items())
+    )

@@ -61,12 +61,19 @@ def put_together(json: Json, tensors: Mapping[str, Tensor], like: Any = None) ->
             inner = {name: put_together(value, tensors, getattr(like, name)) for name, value in parts.items()}
             return type(like)(**inner)
         case None | bool() | int() | float() | str():
+            if isinstance(like, Tensor | Mapping) or is_dataclass(like):
+                raise InputError(
+                    f"the checkpoint belongs to another model: {str(json)[:40]!r} stands where a "
+                    f"{type(like).__name__} is expected"
+                )
             return json
         case _:
             raise InputError(f"the checkpoint's content is in no form that was ever written, found {str(json)[:40]!r}")
 
 
 def _checked(tensor: Tensor, like: Any) -> Tensor:
+    if isinstance(like, Mapping) or is_dataclass(like):
+        raise InputError(f"the checkpoint belongs to another model: a tensor stands where {type(like).__name__} does")
     if not isinstance(like, Tensor):
         return tensor
     if tensor.shape != like.shape or tensor.dtype != like.dtype:
