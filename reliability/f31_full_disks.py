@@ -139,8 +139,8 @@ def _need(disk: Disk, template: Path, notes: Path, command: Command) -> int:
     disk.fill(template)
     with chdir(disk.place):
         used, said = disk.used, _typed(command, command.words, notes)
-        if said.code or (found := unfinished(command)):
-            raise RuntimeError(f"tacit {command.name} with room: {said.err or found}")
+        if found := f"exit {said.code}: {said.err}" if said.code else unfinished(command):
+            raise RuntimeError(f"tacit {command.name} with room: {found}")
         return max(SIZES - 1, (disk.used - used) // PAGE + 1)
 
 

@@ -57,15 +57,12 @@ def check_positive(name: str, value: object) -> None:
         raise InputError(f"{name} must be a finite number above 0, found {value!r}")
 
 
-_MOST = 10**12  # steps, records or copies: nobody counts further, and accountants still compute exactly
-
-
-def check_count(name: str, value: object) -> None:
-    """Refuse what is not a whole number of at least 1, or is more than anything could be counted to."""
+def check_count(name: str, value: object, most: int | None = None) -> None:
+    """Refuse what is not a whole number of at least 1, and at most ``most``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"{name} must be a whole number of at least 1, found {value!r}")
-    if value > _MOST:
-        raise InputError(f"{name} must be a whole number of at most {_MOST:,}, found a larger one")
+    if most is not None and value > most:
+        raise InputError(f"{name} must be a whole number of at most {most:,}, found a larger one")
 
 
 def check_share(name: str, value: object) -> None:

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, overload
 
 from tacit.errors import InputError, LedgerError, check_count
-from tacit.ledger.events import SamplingEvent, event_from_json, event_to_json
+from tacit.ledger.events import MOST, SamplingEvent, event_from_json, event_to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Charge:
         if not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 0:
             raise InputError(f"steps must be a whole number of at least 0, found {self.steps!r}")
         if self.steps:
-            check_count("steps", self.steps)
+            check_count("steps", self.steps, MOST)
 
 
 def charges_to_json(charges: Iterable[Charge]) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from tacit.errors import InputError, LedgerError, check_count, check_fraction, c
 
 Neighbours = Literal["add_remove", "replace_one"]
 Unit = Literal["record", "microbatch", "user"]
+MOST = 10**12  # steps, or copies of a vector: nobody counts further, and accountants still compute with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class GaussianSumQuery:
     def __post_init__(self) -> None:
         check_positive("clip_norm", self.clip_norm)
         check_positive("noise_stddev", self.noise_stddev)
-        check_count("multiplicity", self.multiplicity)
+        check_count("multiplicity", self.multiplicity, MOST)
         check_fraction("slack", self.slack)
         if not isinstance(self.group, str):
             raise InputError(f"group must be a name, found {self.group!r}")
