@@ -12,6 +12,7 @@ from scipy.stats import norm
 from tacit.accountants import RDPAccountant, guarantees
 from tacit.accountants.fixed_size import fixed_size_log_moments
 from tacit.accountants.moments import log_moments
+from tacit.accountants.pld import PoissonGaussian, epsilon_bracket
 from tacit.errors import RefusedError
 from tacit.ledger import Charge, FixedSizeSample, GaussianSumQuery, Ledger, LedgerHeader
 
@@ -88,9 +89,10 @@ def test_the_statement_speaks_of_replacing():
         RDPAccountant().guarantee(Ledger.planned([Charge(event, 1)], LedgerHeader()), delta=1e-5)
 
 
-def test_other_accountants_refuse_it_by_name_unless_nothing_is_sampled():
+def test_pld_charges_twice_the_contribution_and_gdp_refuses_it_by_name():
     query = (GaussianSumQuery(1.0, 20.0),)
     sampled = guarantees(Ledger.planned([Charge(FixedSizeSample(1, 10, query), 1)]), 1e-5)
-    assert [answer.accountant for answer in sampled if "fixed_size" in getattr(answer, "reason", "")] == ["pld", "gdp"]
+    assert [answer.accountant for answer in sampled if "fixed_size" in getattr(answer, "reason", "")] == ["gdp"]
+    assert epsilon_bracket([PoissonGaussian(0.1, 10.0, 1)], 1e-5).lower <= sampled[0].epsilon <= sampled[1].epsilon
     pld, rdp, _ = guarantees(Ledger.planned([Charge(FixedSizeSample(10, 10, query), 3)]), 1e-5)
     assert pld.epsilon <= rdp.epsilon

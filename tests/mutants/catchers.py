@@ -237,8 +237,8 @@ CATCHERS: dict[str, Catcher] = {
     "kernels are compared when they are loaded": kernels_are_compared,
     "test_record_mixing": mixing_layers,
     "test_the_statement_speaks_of_replacing": _existing("test_fixed_size", "test_the_statement_speaks_of_replacing"),
-    "test_other_accountants_refuse_it_by_name": _existing(
-        "test_fixed_size", "test_other_accountants_refuse_it_by_name_unless_nothing_is_sampled"
+    "test_pld_charges_twice_the_contribution": _existing(
+        "test_fixed_size", "test_pld_charges_twice_the_contribution_and_gdp_refuses_it_by_name"
     ),
     "test_adaptive_ledgers_are_refused": _existing("test_curves", "test_bad_rates_and_adaptive_ledgers_are_refused"),
 }

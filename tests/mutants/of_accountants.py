@@ -85,7 +85,8 @@ MUTANTS = [
     Mutant("groups accounted one by one", "F24", lambda: [swap(events, "merged_noise_multiplier", largest_alone)],
            "audit: accountants"),
     Mutant("fixed size accounted as Poisson", "F2", lambda: [
-        swap(pld_accountant, "releases", poisson_for_everything)], "test_other_accountants_refuse_it_by_name"),
+        swap(pld_accountant, "_fixed_size_samples", lambda ledger: ()),
+        swap(pld_accountant, "releases", poisson_for_everything)], "test_pld_charges_twice_the_contribution"),
     Mutant("adaptive schedules accounted as fixed", "F13", lambda: [
         swap(module, "refuse_adaptive", adaptive_as_fixed) for module in (curves, gdp, pld_accountant)],
         "test_adaptive_ledgers_are_refused"),

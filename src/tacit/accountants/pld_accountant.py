@@ -9,14 +9,18 @@ import numpy as np
 
 from tacit.accountants.conversion import ROUNDING, epsilon_from_rdp
 from tacit.accountants.discrete import rounding_gap
+from tacit.accountants.fixed_size import fixed_size_log_moments
 from tacit.accountants.guarantee import Guarantee
 from tacit.accountants.moments import Array
 from tacit.accountants.pld import Bracket, PoissonGaussian, delta_curve, epsilon_bracket
+from tacit.accountants.pld.replace_one import epsilon_of_samples
+from tacit.accountants.pld.without_engine import resolved
 from tacit.accountants.renyi import ORDERS, poisson_log_moments
 from tacit.accountants.statement import check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.errors import RefusedError
 from tacit.ledger import DiscretePoissonSample, FixedSizeSample, Ledger, PoissonSample
 
+_MOST_KINDS = 64  # of fixed-size samples on one lattice
 _LARGEST_GAP = 0.01  # that strict numerics may add to epsilon, twice
 
 
@@ -65,13 +69,16 @@ def releases(ledger: Ledger, name: str = "pld") -> Releases:
 
 def ledger_bracket(ledger: Ledger, delta: float) -> Bracket:
     """Certified lower and upper bounds of the ledger's epsilon; an empty ledger costs nothing."""
+    samples = _fixed_size_samples(ledger)
+    if samples:
+        return _samples_bracket(samples, delta)
     found = releases(ledger)
     if not found.events:
         return Bracket(0.0, 0.0)
     if not found.gap:
         return _bracket(found.events, delta)
     rounded = _bracket(found.events, delta * math.exp(-found.gap) * (1 - 1e-12))
-    return Bracket(0.0, rounded.upper + 2 * found.gap, rounded.resolved)
+    return Bracket(0.0, rounded.upper + 2 * found.gap, rounded.resolved, two_sided=False)
 
 
 def ledger_deltas(ledger: Ledger, epsilons: Array) -> Array:
@@ -82,6 +89,27 @@ def ledger_deltas(ledger: Ledger, epsilons: Array) -> Array:
     upper = delta_curve(found.events, np.maximum(epsilons - 2 * found.gap, 0.0))[1]
     short = np.maximum(math.expm1(2 * found.gap) - np.expm1(epsilons), 0.0)  # below epsilon 2 tau
     return np.asarray(np.minimum(upper * math.exp(found.gap) * (1 + 1e-12) + short, 1.0))
+
+
+def _fixed_size_samples(ledger: Ledger) -> tuple[tuple[FixedSizeSample, int], ...]:
+    """The ledger's samples of a fixed size with their steps, if it holds nothing else."""
+    merged = ledger.merged()
+    samples = [(e, n) for e, n in merged.items() if isinstance(e, FixedSizeSample) and e.probability < 1]
+    return tuple(samples) if len(samples) == len(merged) else ()
+
+
+@lru_cache(maxsize=64)
+def _samples_bracket(samples: tuple[tuple[FixedSizeSample, int], ...], delta: float) -> Bracket:
+    """At most what Renyi divergences say: a lattice may be too coarse, or too large to be made."""
+    orders = np.array(ORDERS)
+    moments = sum(n * fixed_size_log_moments(e.probability, e.noise_multiplier, orders) for e, n in samples)
+    renyi = epsilon_from_rdp(moments / (orders - 1), ORDERS, delta)[0] * (1 + ROUNDING)
+    # replacing a unit moves the sum by twice its contribution
+    events = [PoissonGaussian(e.probability, e.noise_multiplier / 2, n) for e, n in samples]
+    if renyi == 0 or len(events) > _MOST_KINDS:
+        return Bracket(0.0, renyi, renyi == 0, two_sided=False)
+    found = resolved(lambda: epsilon_of_samples(events, delta, renyi))
+    return Bracket(0.0, renyi if found is None else found, found is not None, two_sided=False)
 
 
 @lru_cache(maxsize=64)
@@ -105,7 +133,12 @@ class PLDAccountant:
         check_ledger(ledger, delta)
         refuse_adaptive(self.name, ledger)
         found = ledger_bracket(ledger, delta)
-        lower, also = (found.lower, ()) if found.resolved else (None, (UNRESOLVED,))
         return statement(
-            ledger, accountant=self.name, epsilon=found.upper, delta=delta, is_bound=True, lower=lower, also=also
+            ledger,
+            accountant=self.name,
+            epsilon=found.upper,
+            delta=delta,
+            is_bound=True,
+            lower=found.lower if found.resolved and found.two_sided else None,
+            also=() if found.resolved else (UNRESOLVED,),
         )

@@ -36,7 +36,11 @@ def check_ledger(ledger: Ledger, delta: float) -> None:
 def refuse_event(accountant: str, event: SamplingEvent) -> RefusedError:
     """The error of an accountant that has no proved formula for an event."""
     kind = getattr(event, "kind", type(event).__name__)
-    return RefusedError(f"{accountant} cannot read {kind} events: no bound proved for them is built in")
+    other = "; rdp reads them" if kind in _BY_RENYI and accountant != "rdp" else ""
+    return RefusedError(f"{accountant} cannot read {kind} events: no bound proved for them is built in{other}")
+
+
+_BY_RENYI = ("balls_in_bins", "discrete_poisson", "fixed_size")
 
 
 def refuse_adaptive(accountant: str, ledger: Ledger) -> None:

@@ -205,10 +205,13 @@ def surely_leaked(ledger: Ledger, leak: Leak, delta: float) -> float | None:
     """
     charges = tuple(Charge(_leaking(charge.event, leak), charge.steps) for charge in ledger.charges)
     found = replace(ledger, charges=charges)
+    if not (leak.shift_over_noise > 0 and leak.rate > 0):
+        return 0.0
     try:
-        return ledger_bracket(found, delta).lower if leak.shift_over_noise > 0 and leak.rate > 0 else 0.0
+        bracket = ledger_bracket(found, delta)
     except RefusedError:
         return claimed_epsilon(found, delta)
+    return bracket.lower if bracket.two_sided else bracket.upper
 
 
 def _leaking(event: SamplingEvent, leak: Leak) -> SamplingEvent:

@@ -52,11 +52,13 @@ class Bracket:
 
     Args:
         resolved: False where no engine could narrow it: then ``upper`` is a bound that may be far above the truth.
+        two_sided: False where ``upper`` is all that was computed; ``lower`` is 0 then and says nothing.
     """
 
     lower: float
     upper: float
     resolved: bool = True
+    two_sided: bool = True
 
 
 @dataclass(frozen=True, slots=True)

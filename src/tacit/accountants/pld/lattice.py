@@ -55,7 +55,7 @@ def edges_of(q: float, m: float, u: Floats) -> Floats:
     return result
 
 
-def _doubt(q: float, m: float, top: float, width: float) -> float:
+def doubt_of(q: float, m: float, top: float, width: float) -> float:
     """How far u may miss at an edge: du = (1 - e^-u) dx/m^2, and x is rounded in units of its terms."""
     terms = abs(math.log1p(-q) - math.log(q)) + abs(math.log(width)) + top + 1 / m**2 + 4
     return 32 * UNIT * min(1.0, top) * terms + 8 * UNIT * top
@@ -117,7 +117,7 @@ def _units(t: Floats, m: float) -> Floats:
 def from_above(q: float, m: float, direction: Direction, width: float, number: int) -> Law:
     """Each cell's P-mass split over its ends k and k+1, k < number, such that its Q-mass is kept too."""
     u = width * np.arange(number + 1, dtype=np.float64)
-    cells, doubt = cells_between(q, m, u), _doubt(q, m, width * number, width)
+    cells, doubt = cells_between(q, m, u), doubt_of(q, m, width * number, width)
     a, b, a_error, b_error = cells.a[:-1], cells.b[:-1], cells.a_error[:-1], cells.b_error[:-1]
     masses = np.zeros(number + 1)
     if direction == "remove":
