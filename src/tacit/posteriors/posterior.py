@@ -12,8 +12,7 @@ from torch import Tensor
 
 from tacit.errors import InputError, check_count
 from tacit.ledger.storage import replace_file
-
-Vectors = dict[str, Tensor]
+from tacit.types import Vectors
 
 
 class Posterior(Protocol):
