@@ -20,12 +20,12 @@ from tacit.errors import InputError, check_count
 from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_batch_norm, try_out
 from tacit.isolation import RecordGroup
 from tacit.ledger import Charge, Ledger, LedgerFile, SamplingEvent
-from tacit.ledger.storage import is_there
 from tacit.losses import Losses, ModelLosses
 from tacit.mechanisms import SLACK, AdaptiveClip, GaussianNoise, GaussianSumMechanism, build_mechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Records
 from tacit.sampling.units import DrawnRows, check_ids
+from tacit.storage.files import is_there
 from tacit.training.charged_ahead import ChargedAhead, whole_passes
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
 from tacit.training.evidence import EvidencePlan, Recorder
