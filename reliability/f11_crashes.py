@@ -18,8 +18,9 @@ from reliability.figures import Figure, tries
 from tacit.accountants import BudgetGate
 from tacit.errors import BudgetError, LedgerError, TacitError
 from tacit.ledger import verify_ledger
-from tacit.ledger.disk import using
-from tacit.ledger.storage import head_path, read_bytes
+from tacit.storage.append_only import head_path
+from tacit.storage.disk import using
+from tacit.storage.files import read_bytes
 from tacit.training.chains import Chains, Keeping
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint, read_checkpoint
 

@@ -19,7 +19,8 @@ import tacit
 from reliability import small_run
 from reliability.figures import Figure, tries
 from tacit.errors import TacitError
-from tacit.ledger import Head, digest
+from tacit.ledger import Head
+from tacit.storage import digests
 from tacit.training import Checkpoint, read_checkpoint
 
 
@@ -159,8 +160,8 @@ def _odd_facts(target: str) -> Iterator[tuple[str, bytes]]:
 
 def _checkpoint(facts: dict[str, Any] | str) -> bytes:
     text = facts if isinstance(facts, str) else json.dumps(facts)
-    data = save({"0": torch.ones(1)}, {"tacit_checkpoint": text, digest.NAME: digest.UNKNOWN})
-    return digest.with_digest(data)
+    data = save({"0": torch.ones(1)}, {"tacit_checkpoint": text, digests.NAME: digests.UNKNOWN})
+    return digests.with_digest(data)
 
 
 def good_checkpoint_is_read() -> bool:

@@ -22,11 +22,11 @@ from reliability.f30_writes import Killed, MortalDisk, Trial
 from reliability.figures import Figure, tries
 from reliability.mutations import changed_json, changed_text, read_header, with_header
 from reliability.small_table import EPSILON, Said, SmallTable, fault_of_run, short_runs, tacit
-from tacit.ledger import digest
 from tacit.ledger.chain import canonical
 from tacit.ledger.manifest import file_hash
 from tacit.release.bundle import sums_of
 from tacit.release.statement import in_words
+from tacit.storage import digests
 
 _MOST = 60  # seconds of computing after which a command counts as one that does not end
 
@@ -161,8 +161,8 @@ def _tensors(pattern: str) -> Callable[[Path, random.Random], object]:
 
 
 def _with_digest(data: bytes) -> bytes:
-    blank = digest._PLACE.sub(f'{digest.NAME}":"{digest.UNKNOWN}"'.encode(), data)
-    return digest.with_digest(blank) if digest._PLACE.search(blank) else data
+    blank = digests._PLACE.sub(f'{digests.NAME}":"{digests.UNKNOWN}"'.encode(), data)
+    return digests.with_digest(blank) if digests._PLACE.search(blank) else data
 
 
 def _listed(change: Callable[[Path, random.Random], object]) -> Callable[[Path, random.Random], object]:

@@ -20,7 +20,8 @@ from reliability.processes import answer, at_once, in_its_own_process
 from reliability.small_table import STEPS, SmallTable, fault_of_run, left_over, short_runs
 from reliability.small_table import tacit as command
 from tacit.errors import LedgerError
-from tacit.ledger import locks, verify_ledger
+from tacit.ledger import verify_ledger
+from tacit.storage import locks
 
 MOST = 20  # processes at once
 EVENT = tacit.ledger.PoissonSample(0.01, (tacit.ledger.GaussianSumQuery(1.0, 1.1),))

@@ -23,7 +23,7 @@ from reliability.small_table import (
     short_runs,
     tacit,
 )
-from tacit.ledger.disk import OperatingSystem, using
+from tacit.storage.disk import OperatingSystem, using
 
 TOTAL = 2.2  # of a shared ledger: a filter over one order is a little looser than what found the noise
 LEAST = 20  # steps that a run keeps: a stop loses at most a block and, of a shared ledger, a histogram

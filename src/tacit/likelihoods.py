@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, softplus
 
 from tacit.errors import InputError, check_positive
-from tacit.losses import Batch
+from tacit.types import Batch
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 

@@ -1,14 +1,14 @@
 """The one function that sees data: one loss per record, as a function of parameters (design, rule 1)."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from tacit.errors import InputError, LossesError
+from tacit.types import Batch
 
-Batch = Any  # a tensor, or a tuple, list or mapping of batches; Python's types cannot say it
 UserLosses = Callable[[nn.Module, Batch], Tensor]
 
 

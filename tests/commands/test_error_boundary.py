@@ -19,9 +19,9 @@ from tacit.commands import app
 from tacit.commands.predict import write_columns
 from tacit.errors import InputError, StorageError
 from tacit.ledger import Charge, LedgerFile, LedgerHeader, read_ledger
-from tacit.ledger.storage import write_new_file
 from tacit.posteriors import Point
 from tacit.release import write_manifest
+from tacit.storage.files import write_new_file
 from tacit.tables import Flag, Number, Schema, schema_text
 
 MARKUP = "[/b] [bold]x[/] :smile: [link=y] $\\frac$"

@@ -10,10 +10,11 @@ from sklearn.datasets import load_diabetes
 from tacit.commands.breast_cancer import patients_schema, split, write_table
 from tacit.errors import InputError
 from tacit.evidence import check_bound, evidence_path, load_evidence
-from tacit.ledger import LedgerFile, locks, read_ledger
+from tacit.ledger import LedgerFile, read_ledger
 from tacit.randomness import Randomness
 from tacit.release import release_run
 from tacit.release.bundle import SUMS, sums_of
+from tacit.storage import locks
 from tacit.tables import Flag, Number, Schema, Table, recipes, schema_text
 
 

@@ -9,9 +9,10 @@ import pytest
 from reliability import f11_crashes as crashes
 from reliability.crash_disk import CrashDisk
 from tacit.errors import LedgerError, StorageError
-from tacit.ledger import Charge, LedgerFile, LedgerHeader, read_ledger, storage, verify_ledger
-from tacit.ledger.disk import OperatingSystem, using
-from tacit.ledger.storage import make_folders, replace_file
+from tacit.ledger import Charge, LedgerFile, LedgerHeader, read_ledger, verify_ledger
+from tacit.storage import files as storage
+from tacit.storage.disk import OperatingSystem, using
+from tacit.storage.files import make_folders, replace_file
 
 ROOT = Path("/disk")
 

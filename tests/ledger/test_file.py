@@ -17,8 +17,8 @@ from tacit.ledger import (
     read_ledger,
     verify_ledger,
 )
-from tacit.ledger.disk import OperatingSystem, using
-from tacit.ledger.storage import replace_file
+from tacit.storage.disk import OperatingSystem, using
+from tacit.storage.files import replace_file
 
 HEADER = LedgerHeader(dataset="test")
 

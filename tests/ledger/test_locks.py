@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from tacit.errors import LedgerError
-from tacit.ledger import Charge, LedgerFile, LedgerHeader, locks, read_ledger
+from tacit.ledger import Charge, LedgerFile, LedgerHeader, read_ledger
+from tacit.storage import locks
 
 HOLDS = """
 import os, sys, time

@@ -24,8 +24,8 @@ from tacit.ledger import (
     read_ledger,
     registered_runs,
 )
-from tacit.ledger.disk import using
 from tacit.ledger.registry import read_registry
+from tacit.storage.disk import using
 
 HEADER = LedgerHeader(dataset="patients")
 

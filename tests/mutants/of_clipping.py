@@ -9,7 +9,7 @@ from torch.utils.data import default_collate
 
 from tacit.gradients import before_the_run, forward, record_gradients
 from tacit.isolation import RecordGroup, StateGuard, chance, map_tensors, take_records
-from tacit.mechanisms.release import GaussianSumMechanism
+from tacit.mechanisms.gaussian_sum import GaussianSumMechanism
 from tacit.sampling import Microbatches, Users
 from tacit.sampling.units import DrawnRows
 from tacit.training import private_sum, samples

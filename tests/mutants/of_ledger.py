@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from tacit.accountants import gate
 from tacit.ledger import Head, chain, file
-from tacit.ledger.storage import FileStorage
-from tacit.mechanisms.release import UNCLIPPED, GaussianSumMechanism
+from tacit.mechanisms.gaussian_sum import UNCLIPPED, GaussianSumMechanism
 from tacit.sampling import PoissonSampling
+from tacit.storage.append_only import FileStorage
 from tacit.training import checkpoints, private_sum
 from tacit.training.private_sum import PrivateSum
 from tests.mutants.mutant import Mutant, swap

@@ -6,7 +6,7 @@ import os
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from tacit.mechanisms.release import UNCLIPPED, GaussianSumMechanism
+from tacit.mechanisms.gaussian_sum import UNCLIPPED, GaussianSumMechanism
 from tacit.randomness import Randomness, inverse_normal, streams
 from tacit.training.private_sum import PrivateSum
 from tests.mutants.mutant import Mutant, swap

@@ -35,13 +35,12 @@ from tacit.gradients.record_gradients import ROUNDING
 from tacit.isolation.batches import map_tensors
 from tacit.kernels import status
 from tacit.ledger import GaussianSumQuery
-from tacit.losses import Batch, UserLosses
+from tacit.losses import UserLosses
 from tacit.mechanisms import ClipLayers, Clipping, ClipRecords, GaussianNoise
 from tacit.randomness import Randomness
 from tacit.sampling import PoissonSampling
 from tacit.training import PrivateGradient, Sample
-
-Vectors = dict[str, Tensor]
+from tacit.types import Batch, Vectors
 
 RECORDS, CHUNK, CLIP = 20, 8, 0.5
 _CLIPPED = ClipRecords(CLIP)

@@ -60,7 +60,7 @@ def _folder(out: Path | None) -> Path:
 def _guide(folder: Path, evidence: bool) -> None:
     """The first split, by the very commands that a user would type."""
     from tacit.commands.breast_cancer import patients_schema, split, write_table
-    from tacit.ledger.storage import write_new_file
+    from tacit.storage.files import write_new_file
     from tacit.tables import schema_text
 
     say(

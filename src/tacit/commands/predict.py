@@ -10,7 +10,7 @@ import typer
 
 from tacit.commands.output import console, warn_of_unreadable
 from tacit.errors import InputError
-from tacit.ledger.storage import write_new_file
+from tacit.storage.files import write_new_file
 from tacit.tables import read_table
 
 _ENDINGS = (".csv", ".tsv", ".parquet", ".npz")

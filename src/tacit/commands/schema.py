@@ -7,7 +7,7 @@ import typer
 
 from tacit.commands.output import console
 from tacit.errors import InputError
-from tacit.ledger.storage import write_new_file
+from tacit.storage.files import write_new_file
 from tacit.tables import Schema, Table, draft_schema, public_schema, read_table, schema_from_values, schema_text
 
 _ANY = "a schema file that exists already is never overwritten"

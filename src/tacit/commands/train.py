@@ -16,7 +16,7 @@ from tacit.commands.output import console, print_json, say, warn_of_unreadable
 from tacit.errors import InputError
 from tacit.ledger import RegisteredLedger
 from tacit.ledger.registry import read_registry
-from tacit.ledger.storage import is_there
+from tacit.storage.files import is_there
 from tacit.tables import Method, Schema, Table, default_delta, encode, public_schema, read_schema, read_table
 
 if TYPE_CHECKING:
@@ -316,7 +316,8 @@ def _copy_ledger(shared: Path, own: Path) -> None:
 
     The head is read first: other runs go on charging, and a head that is ahead of its ledger looks like a rollback.
     """
-    from tacit.ledger.storage import head_path, read_bytes, replace_file
+    from tacit.storage.append_only import head_path
+    from tacit.storage.files import read_bytes, replace_file
 
     head, data = read_bytes(head_path(shared)), read_bytes(shared)
     if head is None or data is None:

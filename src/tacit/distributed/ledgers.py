@@ -7,7 +7,7 @@ from pathlib import Path
 from tacit.distributed.ranks import Ranks
 from tacit.ledger import Chain, Charge, Head, Ledger, LedgerFile, LedgerHeader
 from tacit.ledger.replay import Replay
-from tacit.ledger.storage import read_bytes
+from tacit.storage.files import read_bytes
 
 
 class SharedLedger:

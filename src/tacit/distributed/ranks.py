@@ -16,17 +16,15 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.errors import BudgetError, InputError, LedgerError, RefusedError, TacitError
+from tacit.types import Indices, Vectors
 
 if dist.is_available() and not dist.is_initialized():
     # Imported while a world is up, the default arguments of its functions keep that world, and its threads, to the end.
     import torch.distributed.nn.functional
 
-Indices = NDArray[np.int64]
-Vectors = dict[str, Tensor]
 Result = TypeVar("Result")
 
 _ERRORS: dict[str, type[TacitError]] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -26,8 +26,8 @@ from tacit.randomness import Randomness
 from tacit.runs import Predictor, Problem, check_budget, fit, training_plan
 from tacit.tables import Category, Method, Number, Schema, Table, default_delta, encode, encode_inputs
 from tacit.training import TrainingPlan
+from tacit.types import Floats
 
-Floats = NDArray[np.float64]
 Bounds = tuple[ArrayLike, ArrayLike]
 TARGET = "target"
 

@@ -4,15 +4,14 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit.estimators.private import TARGET, Bounds, PrivateEstimator, both_bounds
 from tacit.posteriors import RegressionPrediction
 from tacit.tables import Method, Number
-
-Floats = NDArray[np.float64]
+from tacit.types import Floats
 
 
 class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]

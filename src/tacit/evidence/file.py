@@ -11,8 +11,9 @@ from safetensors.numpy import save
 
 from tacit.errors import InputError, LedgerError
 from tacit.evidence.evidence import Evidence, Stretch
-from tacit.ledger import Head, digest, verify_ledger
-from tacit.ledger.storage import replace_file
+from tacit.ledger import Head, verify_ledger
+from tacit.storage import digests
+from tacit.storage.files import replace_file
 
 FORMAT = "tacit-evidence-2"
 _COLUMNS = ("probability", "noise_multiplier", "steps", "first", "last")
@@ -38,9 +39,9 @@ def save_evidence(evidence: Evidence, path: str | Path) -> None:
         "ledger_count": str(evidence.head.count),
         "ledger_hash": evidence.head.hash,
         "private": "yes: depends on single records, do not publish",
-        digest.NAME: digest.UNKNOWN,
+        digests.NAME: digests.UNKNOWN,
     }
-    replace_file(path, digest.with_digest(save(tensors, facts)))
+    replace_file(path, digests.with_digest(save(tensors, facts)))
 
 
 def load_evidence(path: str | Path) -> Evidence:
@@ -49,7 +50,7 @@ def load_evidence(path: str | Path) -> Evidence:
         with safe_open(str(path), framework="np") as file:
             facts = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        digest.check_digest(Path(path).read_bytes())
+        digests.check_digest(Path(path).read_bytes())
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is not readable evidence: {error}") from error
     if facts.get("format") != FORMAT or set(tensors) != {"shares", "stretches"}:

@@ -12,9 +12,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from tacit.errors import LossesError, RecordMixingError, TacitError, check_count
 from tacit.gradients.clipped_sum import ClippedSum, Isolation, clipped_sum, guard_of
 from tacit.isolation import as_written, count_records, map_tensors, take_records
-from tacit.losses import Batch, Losses, ModelLosses
+from tacit.losses import Losses, ModelLosses
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import global_chance, seed_everything
+from tacit.types import Batch
 
 _RECORDS = 8  # so many that all of them failing is the program's error
 _OF_VALUES = (ValueError, AssertionError, ArithmeticError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]  # other records may be fine

@@ -19,7 +19,8 @@ from tacit.gradients.layers.embedding import TiedRows, TokenRows, merge_rows
 from tacit.gradients.layers.linear import OuterProducts, full, merge
 from tacit.gradients.record_gradients import Dense, PulledBack, RecordGradients, Together, Turned, turned
 from tacit.isolation import UncoveredError
-from tacit.losses import Batch, check_one_loss_per_record
+from tacit.losses import check_one_loss_per_record
+from tacit.types import Batch
 
 Gradients = dict[str, RecordGradients]
 

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from tacit.errors import LossesError
 from tacit.isolation import Watched, as_written
-from tacit.losses import Batch, check_one_loss_per_record
-from tacit.mechanisms import Vectors
+from tacit.losses import check_one_loss_per_record
 from tacit.randomness import seed_everything
+from tacit.types import Batch, Vectors
 
 
 def mean_gradient(

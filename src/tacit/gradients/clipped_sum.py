@@ -32,9 +32,10 @@ from tacit.isolation import (
     writes_into_fresh,
 )  # fmt: skip
 from tacit.isolation.batches import copy_records, tensors_of
-from tacit.losses import Batch, Losses, ModelLosses, check_one_loss_per_record
-from tacit.mechanisms import GaussianSumMechanism, Vectors
+from tacit.losses import Losses, ModelLosses, check_one_loss_per_record
+from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance, global_chance, seed_everything
+from tacit.types import Batch, Vectors
 
 Strategy = Literal["auto", "fast", "record"]
 Isolation = Literal["records", "trusted"]

@@ -10,8 +10,9 @@ from tacit.errors import InputError
 from tacit.gradients.clipped_sum import Computing
 from tacit.isolation.apart import Places, run_apart
 from tacit.isolation.batches import count_records, take_records
-from tacit.losses import Batch, Losses
+from tacit.losses import Losses
 from tacit.randomness import Randomness, global_chance
+from tacit.types import Batch
 
 _CHUNK = 64
 

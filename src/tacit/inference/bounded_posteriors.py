@@ -13,15 +13,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 from torch import Tensor
 
 from tacit.errors import InputError, check_count, check_positive, is_number
-from tacit.inference.method import Vectors
+from tacit.types import Floats, Vectors
 
-Floats = NDArray[np.float64]
 Uniforms = Callable[[int], Floats]  # numbers strictly between 0 and 1
 _PROPOSALS = 1024
 _GRID = 2.0**-30  # draws are rounded to it: the last bits of a float could tell how it was computed

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError, check_positive
-from tacit.inference.method import Vectors
 from tacit.inference.step_sizes import StepSize, as_step_size
+from tacit.types import Vectors
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from tacit.errors import RefusedError
-from tacit.inference.method import Vectors
 from tacit.inference.priors import ClosedFormPrior, Prior
 from tacit.posteriors import GaussianPosterior
 from tacit.posteriors.gaussian import flatten, unflatten
+from tacit.types import Vectors
 
 _SCALE = "scale"
 _MOST = 5_000  # a full-rank scale has the square of this many numbers

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from tacit.errors import InputError, check_count
 from tacit.inference.descent import Descent, Moments, PlainDescent, averaged, check_decay
-from tacit.inference.method import INFERENCE_METHODS, Vectors
+from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
-from tacit.losses import Batch, ModelLosses, UserLosses
+from tacit.losses import ModelLosses, UserLosses
 from tacit.posteriors import DropoutPosterior
 from tacit.posteriors.dropout import dropout_layers, dropping
+from tacit.types import Batch, Vectors
 
 
 @dataclass(frozen=True, slots=True)

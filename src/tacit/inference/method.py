@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from tacit.losses import Losses, UserLosses
 from tacit.posteriors import Posterior
+from tacit.types import Vectors
 
-Vectors = dict[str, Tensor]
 State = TypeVar("State")
 
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InputError, check_count, check_fraction
-from tacit.inference.method import INFERENCE_METHODS, Vectors
+from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
+from tacit.types import Vectors
 
 
 @dataclass(frozen=True, slots=True)

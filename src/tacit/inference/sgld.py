@@ -22,10 +22,11 @@ from typing import final
 from torch import Tensor, nn
 
 from tacit.inference.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
-from tacit.inference.method import INFERENCE_METHODS, Vectors
+from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
+from tacit.types import Vectors
 
 
 def sgld_noise_multiplier(

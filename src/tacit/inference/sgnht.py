@@ -26,10 +26,11 @@ from torch import Tensor, nn
 
 from tacit.errors import InputError, check_share
 from tacit.inference.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
-from tacit.inference.method import INFERENCE_METHODS, Vectors
+from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
+from tacit.types import Vectors
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,12 @@ from torch import Tensor, nn
 from tacit.errors import check_count, check_positive
 from tacit.inference.descent import Adam, Descent, Moments, averaged, check_decay
 from tacit.inference.gaussian_families import FullRank, GaussianFamily, MeanField
-from tacit.inference.method import INFERENCE_METHODS, Vectors
+from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, GaussianPrior, Prior
 from tacit.losses import ModelLosses, UserLosses
 from tacit.posteriors import GaussianPosterior
 from tacit.posteriors.normals import standard_normals
+from tacit.types import Vectors
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError
-from tacit.losses import Batch
+from tacit.types import Batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from tacit.isolation.apart import Places, run_apart
 from tacit.isolation.batches import copy_records, count_records, map_tensors, take_records, tensors_of
 from tacit.isolation.guard import StateGuard
 from tacit.isolation.rows import Isolated
-from tacit.losses import Batch
 from tacit.randomness import RecordChance, global_chance, seed_everything
+from tacit.types import Batch
 
 
 def map_records(function: Callable[[Batch], Batch], batch: Batch, chance: RecordChance) -> Batch:

@@ -18,7 +18,8 @@ from tacit.ledger.charges import Block, Charge, charges_to_json
 from tacit.ledger.ledger import Ledger, LedgerHeader
 from tacit.ledger.registry import RegisteredLedger, Registration
 from tacit.ledger.replay import FORMAT, Replay
-from tacit.ledger.storage import FileStorage, head_path, read_bytes, read_parts, reason_of
+from tacit.storage.append_only import FileStorage, head_path
+from tacit.storage.files import read_bytes, read_parts, reason_of
 
 
 def ledger_path(path: str | PathLike[str]) -> Path:

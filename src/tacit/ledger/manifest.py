@@ -14,7 +14,7 @@ from pathlib import Path
 from tacit.errors import InputError, LedgerError, RefusedError
 from tacit.ledger.chain import Head, canonical, head_of
 from tacit.ledger.file import verify_ledger
-from tacit.ledger.storage import read_bytes, replace_file
+from tacit.storage.files import read_bytes, replace_file
 
 MANIFEST = "artefacts.json"
 FORMAT = 1

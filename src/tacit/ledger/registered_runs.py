@@ -10,7 +10,7 @@ from tacit.ledger.charges import Charge
 from tacit.ledger.file import read_ledger
 from tacit.ledger.ledger import Ledger, LedgerHeader
 from tacit.ledger.registry import Counts, Entry, goes_on_from, read_registry
-from tacit.ledger.storage import is_there
+from tacit.storage.files import is_there
 
 State = Literal["closed", "open", "grown", "missing", "replaced", "unreadable", "changed"]
 

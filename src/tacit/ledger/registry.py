@@ -21,7 +21,8 @@ from tacit.ledger.chain import Chain, Head, Record, follow_file, head_of, seal
 from tacit.ledger.charges import Charge, charges_from_json, charges_to_json
 from tacit.ledger.events import SamplingEvent
 from tacit.ledger.ledger import Ledger, LedgerHeader, counted
-from tacit.ledger.storage import FileStorage, head_path, read_bytes, read_parts
+from tacit.storage.append_only import FileStorage, head_path
+from tacit.storage.files import read_bytes, read_parts
 
 FORMAT = 1
 _PATIENCE = 60.0  # seconds to wait for other runs, which hold the registry for one change at a time

@@ -1,6 +1,7 @@
 """Clip, sum, noise: what one record may do to a release, and the noise that hides it."""
 
 from tacit.mechanisms.clipping import CLIPPING_RULES, AdaptiveClip, ClipGroups, ClipLayers, Clipping, ClipRecords
+from tacit.mechanisms.gaussian_sum import SLACK, GaussianSumMechanism, build_mechanism
 from tacit.mechanisms.grid import Grid, Numerics
 from tacit.mechanisms.groups import (
     VectorGroup,
@@ -10,7 +11,7 @@ from tacit.mechanisms.groups import (
     noise_proportional,
 )
 from tacit.mechanisms.noise import GaussianNoise
-from tacit.mechanisms.release import SLACK, GaussianSumMechanism, Vectors, build_mechanism
+from tacit.types import Vectors
 
 __all__ = [
     "CLIPPING_RULES",

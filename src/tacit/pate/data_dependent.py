@@ -7,13 +7,13 @@ analysis that is not here. It is a diagnostic for the data holder, never a guara
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erfc
 
 from tacit.accountants.conversion import epsilon_from_rdp
 from tacit.pate.confident_gnmax import ConfidentGNMax
+from tacit.types import Floats
 
-Floats = NDArray[np.float64]
 _ORDERS = tuple(np.concatenate([np.arange(1.5, 10, 0.5), np.arange(10, 64), np.geomspace(64, 500, 20).round()]))
 
 

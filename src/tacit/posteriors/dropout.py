@@ -11,7 +11,8 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from tacit.errors import InputError, check_count
 from tacit.posteriors.normals import random_word
-from tacit.posteriors.posterior import LOADERS, Vectors, save_vectors
+from tacit.posteriors.posterior import LOADERS, save_vectors
+from tacit.types import Vectors
 
 
 def dropout_layers(model: nn.Module) -> list[nn.Module]:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from tacit.errors import InputError, check_count
 from tacit.posteriors.normals import standard_normals
-from tacit.posteriors.posterior import LOADERS, Draws, Vectors, save_vectors
+from tacit.posteriors.posterior import LOADERS, Draws, save_vectors
+from tacit.types import Vectors
 
 
 def flatten(vectors: Mapping[str, Tensor]) -> Tensor:

@@ -11,9 +11,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tacit.errors import InputError, check_count
-from tacit.ledger.storage import replace_file
-
-Vectors = dict[str, Tensor]
+from tacit.storage.files import replace_file
+from tacit.types import Vectors
 
 
 class Posterior(Protocol):

@@ -25,8 +25,9 @@ from tacit.likelihoods import (
     ScaleMixture,
 )
 from tacit.posteriors.dropout import DropoutPosterior
-from tacit.posteriors.posterior import Posterior, Vectors
+from tacit.posteriors.posterior import Posterior
 from tacit.posteriors.regression import RegressionPrediction, check_levels, summarise
+from tacit.types import Vectors
 
 Link = Literal["softmax", "sigmoid"]
 Numbers = Gaussian | ScaleMixture | LearnedGaussian | HeteroscedasticGaussian | Poisson

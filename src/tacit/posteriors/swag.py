@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from tacit.errors import InputError, check_count
-from tacit.posteriors.posterior import LOADERS, Draws, Posterior, Vectors
+from tacit.posteriors.posterior import LOADERS, Draws, Posterior
+from tacit.types import Vectors
 
 
 @final

@@ -20,9 +20,7 @@ from tacit.errors import InputError, LedgerError, RefusedError, StorageError
 from tacit.evidence import load_evidence
 from tacit.ledger import Head, Ledger, LedgerFile, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.chain import seal
-from tacit.ledger.disk import the_disk
 from tacit.ledger.manifest import file_hash, read_artefacts, read_manifest
-from tacit.ledger.storage import read_bytes, reason_of
 from tacit.release.artefacts import (
     RUN_FACTS,
     check_content,
@@ -35,6 +33,8 @@ from tacit.release.artefacts import (
 from tacit.release.facts import check_facts
 from tacit.release.gate import check_budget, check_ledger_facts, check_run_facts, chosen_budget
 from tacit.release.statement import PrivacyStatement, in_words
+from tacit.storage.disk import the_disk
+from tacit.storage.files import read_bytes, reason_of
 
 SUMS = "SHA256SUMS"
 

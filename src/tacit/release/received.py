@@ -17,12 +17,12 @@ from tacit.ledger import Chain, Head, Ledger
 from tacit.ledger.chain import Record
 from tacit.ledger.manifest import plain_name
 from tacit.ledger.replay import Replay
-from tacit.ledger.storage import read_bytes
 from tacit.release.artefacts import RUN_FACTS, check_content, facts_of, releasable
 from tacit.release.bundle import SUMS, sums_of
 from tacit.release.facts import check_facts
 from tacit.release.gate import DERIVED_SENTENCE, check_budget, check_ledger_facts, check_run_facts
 from tacit.release.statement import FORMAT, PRIVATE_NUMBERS, PrivacyStatement, in_words
+from tacit.storage.files import read_bytes
 
 _OWN = ("ledger.jsonl", "ledger.jsonl.head", "statement.json", "statement.md", SUMS)
 _MOST_BYTES, _MOST_FILES = 4 << 30, 1000

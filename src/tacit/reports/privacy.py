@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 from tacit.accountants import TradeOff, best_attack, closest_mu, epsilon_curve, guarantees, trade_off
 from tacit.accountants.guarantee import Guarantee
 from tacit.ledger import Ledger
-from tacit.ledger.storage import write_new_file
+from tacit.storage.files import write_new_file
 
 BLUE, GREY, RED = "#1f5a99", "0.55", "#c0392b"
 

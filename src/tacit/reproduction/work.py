@@ -11,8 +11,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from tacit.ledger.storage import replace_file
 from tacit.reproduction.expectation import Expectation, Item, Verdict
+from tacit.storage.files import replace_file
 
 EARLIER = "are of an earlier try"  # ends the note on rows that were kept
 

@@ -13,13 +13,13 @@ from torch import Tensor
 from tacit.accountants import Budget, BudgetGate
 from tacit.errors import BudgetError, LedgerError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, read_ledger
-from tacit.ledger.storage import is_there
 from tacit.mechanisms import ClipRecords, GaussianNoise
 from tacit.posteriors import Posterior, RegressionPrediction, predict
 from tacit.randomness import Randomness
 from tacit.runs.problem import Problem
 from tacit.runs.spread import Histogram, Spread, charge_spread, release_spread
 from tacit.sampling import PoissonSampling, Records, Users
+from tacit.storage.files import is_there
 from tacit.tables import Encoded
 from tacit.tables.recipes import spread_event
 from tacit.training import DataSource, EvidencePlan, TrainingPlan, train

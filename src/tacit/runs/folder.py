@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError, TacitError
-from tacit.ledger import RegisteredLedger, locks
+from tacit.ledger import RegisteredLedger
 from tacit.ledger.manifest import MANIFEST, check_if_finished, write_manifest
-from tacit.ledger.storage import make_folders, reason_of, replace_file, temporary_path
 from tacit.posteriors import Posterior, load_posterior
 from tacit.runs.fit import Fitted
 from tacit.runs.problem import Problem
 from tacit.runs.spread import Spread
+from tacit.storage import locks
+from tacit.storage.files import make_folders, reason_of, replace_file, temporary_path
 from tacit.tables import Schema
 
 FORMAT = 1

@@ -20,8 +20,8 @@ from tacit.likelihoods import ScaleMixture
 from tacit.randomness import Randomness
 from tacit.tables.recipes import spread_event
 from tacit.training import TrainingPlan
+from tacit.types import Floats
 
-Floats = NDArray[np.float64]
 EDGES: Floats = np.concatenate([[0.0], 2.0 * 2.0 ** (-np.arange(20, 0, -1) / 2), [np.inf]])  # |target| is at most 1
 _STDDEVS: Floats = np.geomspace(0.002, 1.5, 54)
 _CLEARLY = 6.0  # by how much chi square must fall before two normals are believed

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from tacit.errors import InputError, check_count
 from tacit.ledger import Neighbours, Unit
-
-Indices = npt.NDArray[np.int64]
+from tacit.types import Indices
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from torch import Tensor
 from tacit.errors import InputError, check_count
 from tacit.inference import InferenceMethod, MakesPosterior
 from tacit.posteriors import Draws, Point, Posterior
+from tacit.types import Vectors
 
 State = TypeVar("State")
-Vectors = dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from tacit.errors import InputError, LedgerError
-from tacit.ledger import Head, digest, verify_ledger
-from tacit.ledger.storage import read_bytes, replace_file
+from tacit.ledger import Head, verify_ledger
+from tacit.storage import digests
+from tacit.storage.files import read_bytes, replace_file
 from tacit.training.plan import PrivacyPlan
 from tacit.training.trees import put_together, take_apart
 
@@ -78,8 +79,8 @@ class Checkpoint:
             "charged_before": self.charged_before,
             "clip_norm": self.clip_norm,
         }
-        data = save(_unshared(tensors), {_KEY: json.dumps(facts), digest.NAME: digest.UNKNOWN})
-        replace_file(Path(path), digest.with_digest(data))
+        data = save(_unshared(tensors), {_KEY: json.dumps(facts), digests.NAME: digests.UNKNOWN})
+        replace_file(Path(path), digests.with_digest(data))
 
 
 def read_checkpoint(path: str | Path, like: Any = None) -> Checkpoint:
@@ -89,7 +90,7 @@ def read_checkpoint(path: str | Path, like: Any = None) -> Checkpoint:
         if data is None:
             raise InputError("there is no such file")
         tensors = load(data)
-        digest.check_digest(data)
+        digests.check_digest(data)
         facts = json.loads(_metadata(data)[_KEY])
         if facts["format"] != _FORMAT:
             raise InputError(f"it has format {facts['format']}, this version reads {_FORMAT}")

@@ -23,9 +23,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 from tacit.errors import InputError
 from tacit.isolation.batches import RecordGroup, count_records, join, map_tensors, signature, take_records, tensors_of
 from tacit.isolation.guard import StateGuard
-from tacit.losses import Batch
 from tacit.randomness import global_chance, seed_everything
-from tacit.sampling.units import Indices
+from tacit.types import Batch, Indices
 
 Collate = Callable[[list[Any]], Batch]
 Asked = list[tuple[int, int]]  # (row, seed)

@@ -11,13 +11,13 @@ from torch import nn
 from tacit.accountants import BudgetGate
 from tacit.errors import InputError, check_positive
 from tacit.inference import InferenceMethod
-from tacit.inference.bounded_posteriors import BoundedPosterior, Floats
+from tacit.inference.bounded_posteriors import BoundedPosterior
 from tacit.ledger import Charge, LedgerFile, LedgerHeader, PosteriorSample
 from tacit.posteriors import Point
-from tacit.posteriors.posterior import Vectors
 from tacit.randomness import Randomness
 from tacit.training.plan import TrainingPlan
 from tacit.training.train import Run, train
+from tacit.types import Floats, Vectors
 
 
 def one_posterior_sample(

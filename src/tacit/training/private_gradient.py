@@ -12,17 +12,18 @@ from torch import nn
 from tacit.accountants import get_accountant
 from tacit.errors import InputError
 from tacit.ledger import Ledger
-from tacit.ledger.storage import is_there
-from tacit.losses import Batch, ModelLosses, UserLosses
+from tacit.losses import ModelLosses, UserLosses
 from tacit.mechanisms import Clipping, GaussianNoise
 from tacit.randomness import Randomness
 from tacit.sampling import SamplingPolicy
+from tacit.storage.files import is_there
 from tacit.training.checkpoints import read_checkpoint
 from tacit.training.evidence import EvidencePlan
 from tacit.training.items import Collate
 from tacit.training.plan import PrivacyPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.samples import Augment, DataSource, Sample
+from tacit.types import Batch
 
 
 class PrivateGradient:

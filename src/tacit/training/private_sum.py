@@ -20,18 +20,19 @@ from tacit.errors import InputError, check_count
 from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_batch_norm, try_out
 from tacit.isolation import RecordGroup
 from tacit.ledger import Charge, Ledger, LedgerFile, SamplingEvent
-from tacit.ledger.storage import is_there
-from tacit.losses import Batch, Losses, ModelLosses
-from tacit.mechanisms import SLACK, AdaptiveClip, GaussianNoise, GaussianSumMechanism, Vectors, build_mechanism
+from tacit.losses import Losses, ModelLosses
+from tacit.mechanisms import SLACK, AdaptiveClip, GaussianNoise, GaussianSumMechanism, build_mechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Records
-from tacit.sampling.units import DrawnRows, Indices, check_ids
+from tacit.sampling.units import DrawnRows, check_ids
+from tacit.storage.files import is_there
 from tacit.training.charged_ahead import ChargedAhead, whole_passes
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
 from tacit.training.evidence import EvidencePlan, Recorder
 from tacit.training.individual_filter import FilteredRun, IndividualFilter, filter_header
 from tacit.training.plan import PrivacyPlan
 from tacit.training.samples import DataSource, Drawn, Sample, StepChance, ids_for
+from tacit.types import Batch, Indices, Vectors
 
 _CHUNK, _LEAST, _MOST = 256, 16, 4096  # rows that are computed at once: if nothing is known, and the limits
 _AMPLE = 2 * 2**30

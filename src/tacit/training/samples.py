@@ -13,12 +13,12 @@ from torch.utils.data import IterableDataset, TensorDataset
 from tacit.errors import InputError, check_count
 from tacit.isolation import RecordGroup, count_records, map_records, map_tensors, take_records
 from tacit.isolation.batches import signature, stack_views
-from tacit.losses import Batch
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Microbatches, UnitOfPrivacy
-from tacit.sampling.units import DrawnRows, Indices
+from tacit.sampling.units import DrawnRows
 from tacit.training.items import Collate, Items, take_places
+from tacit.types import Batch, Indices
 
 Augment = Callable[[Batch], Batch]
 _TRIED = 8

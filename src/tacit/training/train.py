@@ -12,11 +12,10 @@ from torch import Tensor
 from tacit.errors import InputError, StorageError, check_count
 from tacit.inference import FollowsPlannedNoise, InferenceMethod, Tempered
 from tacit.ledger import Charge, Ledger
-from tacit.ledger.storage import is_there
-from tacit.losses import Batch
 from tacit.mechanisms import AdaptiveClip
 from tacit.posteriors import Draws, Posterior
 from tacit.randomness import Randomness
+from tacit.storage.files import is_there
 from tacit.training.chains import Chains, Keeping
 from tacit.training.checkpoints import Checkpoint, read_checkpoint
 from tacit.training.evidence import EvidencePlan
@@ -25,6 +24,7 @@ from tacit.training.interrupts import between_steps
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.samples import DataSource
+from tacit.types import Batch
 
 State = TypeVar("State")
 

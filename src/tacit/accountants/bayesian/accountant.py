@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit.accountants.bayesian.cost import MOMENTS, privacy_costs
 from tacit.accountants.bayesian.estimators import ESTIMATORS, EstimatorName, mean_upper
-from tacit.accountants.bayesian.exposure import Exposure, Floats, exposure_of
+from tacit.accountants.bayesian.exposure import Exposure, exposure_of
 from tacit.accountants.bayesian.record_losses import DIRECTIONS, record_deltas
 from tacit.accountants.bayesian.sentences import WORST, Spent, estimator_sentence, evidence_sentences
 from tacit.accountants.conversion import Conversion
@@ -29,6 +29,7 @@ from tacit.accountants.statement import check_ledger, statement
 from tacit.errors import InputError, RefusedError, check_choice, check_count, check_inside
 from tacit.evidence import Evidence
 from tacit.ledger import Ledger
+from tacit.types import Floats
 
 Composition = Literal["probes", "holder", "mixture"]
 

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import logsumexp, stdtrit
 
 from tacit.accountants.bayesian.percentiles import flat_prior_upper
 from tacit.errors import InputError
+from tacit.types import Floats
 
-Floats = NDArray[np.float64]
 EstimatorName = Literal["betting", "student_t", "binary"]
 Estimator = Callable[[Floats, float, float], float]
 

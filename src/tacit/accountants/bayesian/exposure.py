@@ -22,8 +22,7 @@ from tacit.accountants.statement import refuse_event
 from tacit.errors import InputError, RefusedError
 from tacit.evidence import Evidence
 from tacit.ledger import Ledger, PoissonSample
-
-Floats = NDArray[np.float64]
+from tacit.types import Floats
 
 _CELLS = 240  # of the grid, even in r: distances are resolved to 0.4 % of the largest
 _AGREE = 1e-9

@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.accountants.bayesian.accountant import chernoff_epsilons
 from tacit.accountants.bayesian.cost import MOMENTS
-from tacit.accountants.bayesian.exposure import Floats, exposure_of
+from tacit.accountants.bayesian.exposure import exposure_of
 from tacit.accountants.bayesian.percentiles import best_percentile, percentile_value
 from tacit.accountants.bayesian.record_losses import record_epsilons
 from tacit.accountants.bayesian.sentences import evidence_sentences
@@ -23,6 +23,7 @@ from tacit.accountants.statement import check_ledger, statement
 from tacit.errors import InputError, RefusedError, check_choice, check_inside
 from tacit.evidence import Evidence
 from tacit.ledger import Ledger
+from tacit.types import Floats
 
 By = Literal["pld", "rdp"]
 GAMMA = 1e-6

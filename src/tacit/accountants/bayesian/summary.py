@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tacit.accountants.bayesian.accountant import BayesianAccountant
-from tacit.accountants.bayesian.exposure import Floats
 from tacit.accountants.bayesian.individual import percentile_curve
 from tacit.accountants.guarantee import Guarantee, Refusal
 from tacit.errors import RefusedError
 from tacit.evidence import Evidence
 from tacit.ledger import Charge, Ledger
+from tacit.types import Floats
 
 PERCENTILES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 

@@ -11,10 +11,11 @@ import numpy as np
 
 from tacit.accountants.pld.closed_form import closed_form, closed_form_epsilon, has_closed_form
 from tacit.accountants.pld.engines import curve_bounds, epsilon_bounds
-from tacit.accountants.pld.events import Bracket, Floats, PoissonGaussian, Steps, merge
+from tacit.accountants.pld.events import Bracket, PoissonGaussian, Steps, merge
 from tacit.accountants.pld.search import total_variation
 from tacit.accountants.pld.without_engine import delta_at_most, epsilon_at_most, resolved
 from tacit.errors import InputError
+from tacit.types import Floats
 
 
 def delta_bracket(events: Sequence[PoissonGaussian], epsilon: float) -> Bracket:

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.accountants.pld.events import Floats, Steps
+from tacit.accountants.pld.events import Steps
 from tacit.accountants.pld.loss import UNIT, loss_at
 from tacit.accountants.pld.moments import central_moments
 from tacit.accountants.pld.window import window
+from tacit.types import Floats
 
 _POINTS = 320
 _ROWS = 64

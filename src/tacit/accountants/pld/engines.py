@@ -6,13 +6,14 @@ from functools import partial
 
 import numpy as np
 
-from tacit.accountants.pld.events import Bracket, Floats, Steps
+from tacit.accountants.pld.events import Bracket, Steps
 from tacit.accountants.pld.rare import CHEAP, MOST, Rare
 from tacit.accountants.pld.saddle import Direction
 from tacit.accountants.pld.shape import LITTLE_WORK, SOME_WORK, enough, tolerance
 from tacit.accountants.pld.solve import OneDirection
 from tacit.accountants.pld.solve import curve_bounds as contour_curve
 from tacit.errors import RefusedError
+from tacit.types import Floats
 
 _DROPPED, _MOST_DROPPED = 1e-6, 1e-3  # the share of delta spent on noise too large to follow
 _TINY = 1e-22

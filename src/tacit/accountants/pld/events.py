@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from tacit.errors import InputError, RefusedError
-
-Floats = NDArray[np.float64]
+from tacit.types import Floats
 
 FAINT = 1e-150  # noise multipliers below which squares leave floating point
 

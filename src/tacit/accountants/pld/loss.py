@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logit
 
-from tacit.accountants.pld.events import Floats
+from tacit.types import Floats
 
 UNIT = 2.0**-53  # half the distance from 1 to the next float
 _LARGE = 700.0  # e^700 is still a float

@@ -11,10 +11,10 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
-from tacit.accountants.pld.events import Floats
 from tacit.accountants.pld.lattice import Cells, Law, cells_between, edges_of
 from tacit.accountants.pld.loss import UNIT
 from tacit.accountants.pld.saddle import Direction
+from tacit.types import Floats
 
 _MOST_TAKEN = 0.45
 _FITTED = 40  # cells whose edges are fitted

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.accountants.pld.events import Floats
 from tacit.accountants.pld.loss import loss_at
+from tacit.types import Floats
 
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(20)
 _GROWTH = 6.5

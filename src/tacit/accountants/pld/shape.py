@@ -6,9 +6,10 @@ import numpy as np
 
 from tacit.accountants.pld.contour import Shape
 from tacit.accountants.pld.decay import log_decay, tails_from_decay
-from tacit.accountants.pld.events import Floats, Steps
+from tacit.accountants.pld.events import Steps
 from tacit.accountants.pld.saddle import Cumulants, RealAxis, tilt_of
 from tacit.accountants.pld.window import step, window
+from tacit.types import Floats
 
 MOST_POINTS = 1.5e6  # of one step
 MOST_WORK = 1e9  # multiplications of one contour: about 0.15 seconds

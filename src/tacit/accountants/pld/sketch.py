@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 
-from tacit.accountants.pld.events import Floats, Steps
+from tacit.accountants.pld.events import Steps
 from tacit.accountants.pld.loss import loss_at
 from tacit.accountants.pld.saddle import Direction
+from tacit.types import Floats
 
 _POINTS = 240
 _SLOPES = np.geomspace(1e-3, 1e4, 64)

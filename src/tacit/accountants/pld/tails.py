@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from tacit.accountants.pld.composition import rounding
-from tacit.accountants.pld.events import Floats
 from tacit.accountants.pld.lattice import Law
+from tacit.types import Floats
 
 Whole = NDArray[np.int64]
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from tacit.accountants.pld.events import Floats
 from tacit.accountants.pld.loss import UNIT
 from tacit.accountants.pld.points import Points
+from tacit.types import Floats
 
 Complexes = NDArray[np.complex128]
 

@@ -7,8 +7,8 @@ w(x) = exp(-x^2/(2 m^2) + Re(a) rho(x)).
 import numpy as np
 from scipy.special import expit, logit
 
-from tacit.accountants.pld.events import Floats
 from tacit.accountants.pld.loss import loss_at
+from tacit.types import Floats
 
 REACH = 10.0  # Phi(-10) = 8e-24
 SEGMENTS, FEWER_SEGMENTS = 96, 40  # of one step, and of each of many

@@ -4,7 +4,6 @@ import numpy as np
 
 from tacit.accountants import Guarantee, Refusal, get_accountant
 from tacit.accountants.bayesian import bayesian_guarantees, best_percentile, individual_epsilons, percentile_value
-from tacit.accountants.bayesian.exposure import Floats
 from tacit.accountants.bayesian.individual import GAMMA
 from tacit.errors import RefusedError
 from tacit.evidence import Evidence
@@ -13,6 +12,7 @@ from tacit.reports.content import Block, Paragraph, Picture, Points, Section, Ta
 from tacit.reports.pictures import Axis, Chart, Series, room_above
 from tacit.reports.sections.guarantees import assumptions
 from tacit.reports.text import percent, small, up
+from tacit.types import Floats
 
 _COLUMNS = ("Accountant", "Whom it is about", "Epsilon", "Delta")
 

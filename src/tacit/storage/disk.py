@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol
 
-from tacit.ledger import locks
+from tacit.storage import locks
 
 Bytes = bytes | memoryview
 

@@ -20,8 +20,7 @@ from tacit.mechanisms.grid import Grid, Numerics
 from tacit.mechanisms.groups import VectorGroup
 from tacit.mechanisms.noise import GaussianNoise
 from tacit.randomness import Randomness
-
-Vectors = dict[str, Tensor]
+from tacit.types import Vectors
 
 _NOTHING = torch.zeros((), dtype=torch.float64)
 UNCLIPPED = "#unclipped"  # no parameter can have this name
