@@ -14,7 +14,7 @@ from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 
 
 def draws(count, seed):
-    """Rates down to 1e-300 and up to almost 1, noise from 1e-150 to 1e150, up to 1e15 steps, delta from 1e-300 on."""
+    """Rates down to 1e-300 and up to almost 1, noise from 1e-150 to 1e150, up to 1e12 steps, delta from 1e-300 on."""
     rng = np.random.default_rng(seed)
 
     def power(*ranges):
@@ -24,7 +24,7 @@ def draws(count, seed):
         q = 1 - power((-16, -1)) if rng.random() < 0.2 else power((-12, 0), (-300, -12), (-3, 0), (-1e-9, 0))
         z = power((-3, -1), (-1, 2), (-1, 2), (2, 8), (-150, -3), (8, 150))
         delta = 1 - power((-15, -1)) if rng.random() < 0.1 else power((-12, -2), (-12, -2), (-300, -12))
-        yield q, z, int(power((0, 2), (0, 6), (0, 12), (0, 15))), delta
+        yield q, z, int(power((0, 2), (0, 6), (0, 12), (6, 12))), delta
 
 
 def ledger(q, z, steps):

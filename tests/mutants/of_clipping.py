@@ -256,7 +256,7 @@ MUTANTS = [
            "audit: replay of policies"),
     Mutant("the size of the sample is printed", "F14", lambda: [swap(PrivateSum, "release", loud)], "audit: replay"),
     Mutant("batch normalisation accepted", "F4", lambda: [swap(before_the_run, "_BatchNorm", ()),
-           swap(clipped_sum.Isolated, "watched", clipped_sum.Watched.watched)], "test_record_mixing"),
+           swap(clipped_sum.ForwardPass, "watched", clipped_sum.Watched.watched)], "test_record_mixing"),
     Mutant("dropout masks from the global seed", "F9", lambda: [
         swap(chance.DrawsOfRows, "kept", public_masks),
         swap(clipped_sum, "seed_everything", lambda seed: None)],

@@ -89,7 +89,7 @@ def test_train_writes_what_it_did(tmp_path, data):
     assert isinstance(event, DiscretePoissonSample)
     assert event.queries[0].grid > 0
     names = [one.accountant for one in tacit.guarantees(found.ledger, 1e-5) if isinstance(one, tacit.Guarantee)]
-    assert names == ["rdp"]
+    assert names == ["pld", "rdp"]
 
 
 def test_neighbours_leave_the_same_ledger(tmp_path, data):

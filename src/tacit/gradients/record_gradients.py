@@ -20,7 +20,7 @@ from tacit.kernels import weighted_rows as weighted_rows_by_kernel
 
 ROUNDING = 4e-4  # of its norm: what rounding may add to a record; part of the slack that is charged
 STRETCHES = 2.0**-11  # of the clip norm: what one record may change in the rounding of the others; part of it as well
-_LEAST = 8  # shorter stretches take as long as float64
+_LEAST = 8  # records: shorter stretches take as long as float64
 _RUN = 1024
 _BLOCK = 1 << 22  # entries of per-record gradients that are held at once where they need not be kept
 
@@ -49,7 +49,7 @@ def records_a_stretch(sample: int) -> int:
     (m + 2) / 2; with one record more every stretch may hold others, and be off in the other direction.
     """
     found = int(STRETCHES * 2.0**24 / max(1, sample)) - 2
-    return found if found >= _LEAST else 1
+    return found // _LEAST * _LEAST or 1  # seldom another one for one record more
 
 
 def row_squares(rows: Tensor) -> Tensor:
