@@ -85,5 +85,6 @@ def test_a_record_in_a_microbatch_is_charged_for_twice_the_clip():
 
 
 def test_a_record_that_is_no_number_moves_nothing():
+    """But for the last bits of the others, which may be added up in other stretches; the slack is 1e-3."""
     _, share = compare(Case(SAMPLING["full batch"], CLIPPING["clip"], [math.nan] * 4))
-    assert share == 0.0
+    assert share < 1e-6
