@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -71,16 +72,48 @@ def home(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def import_names(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            yield node.module or ""
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+def name_of(path):
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(("tacit", *parts)).removesuffix(".__init__")
+
+
+OURS = {name_of(path) for path in PACKAGE.rglob("*.py")}
+
+
+def import_names(path, tree=None):
+    """The modules that a file imports, at its top or inside a function, in whatever form; not what only types need."""
+    for node in ast.iter_child_nodes(tree or ast.parse(path.read_text())):
+        match node:
+            case ast.ImportFrom():
+                for alias in node.names:
+                    module = f"{node.module}.{alias.name}"
+                    if node.module == "tacit" and module not in OURS:
+                        yield tacit._MODULE.get(alias.name, "tacit")
+                    else:
+                        yield module if module in OURS else node.module or ""
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                continue
+            case _:
+                yield from import_names(path, node)
 
 
 def imported(path):
     return {name.split(".")[1] for name in import_names(path) if name.startswith("tacit.")}
+
+
+def test_the_fence_sees_every_form_of_import(tmp_path):
+    forms = ["import tacit.sampling.units", "from tacit import training", "from tacit import Budget",
+             "def f():\n    from tacit.posteriors import Draws", "if x:\n    import tacit.pate as p"]  # fmt: skip
+    for form, room in zip(forms, ["sampling", "training", "accountants", "posteriors", "pate"], strict=True):
+        (tmp_path / "m.py").write_text(form)
+        assert imported(tmp_path / "m.py") == {room}
+
+
+def test_modules_import_each_other_without_cycles():
+    needs = {name_of(path): set(import_names(path)) & OURS - {name_of(path), "tacit"} for path in modules()}
+    TopologicalSorter(needs).prepare()  # raises for a cycle, and names it
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -3,8 +3,10 @@
 import csv
 import io
 import tempfile
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +27,7 @@ SPLITS = 10  # one split of 143 test patients says little: its accuracy varies b
 
 
 def demo(
+    context: typer.Context,
     out: Annotated[
         Path | None, typer.Option(help="Where the tables, the run and the picture go.", show_default=False)
     ] = None,
@@ -34,11 +37,11 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Train a private Bayesian classifier by DP-SGLD on real medical data, and say what it knows and what it cost."""
-    folder = _folder(out)
+    folder, run = _folder(out), partial(_run, context.find_root().command)
     with redirect_stdout(io.StringIO()) if json else nullcontext():
-        _guide(folder, bayesian_evidence)
+        _guide(run, folder, bayesian_evidence)
         outcome = _compare(folder, quiet=json)
-        outcome.show()
+        outcome.show(run)
     if json:
         print_json(outcome.to_json())
 
@@ -57,7 +60,7 @@ def _folder(out: Path | None) -> Path:
     return out
 
 
-def _guide(folder: Path, evidence: bool) -> None:
+def _guide(run: Callable[..., None], folder: Path, evidence: bool) -> None:
     """The first split, by the very commands that a user would type."""
     from tacit.commands.breast_cancer import patients_schema, split, write_table
     from tacit.storage.files import write_new_file
@@ -72,23 +75,22 @@ def _guide(folder: Path, evidence: bool) -> None:
     for table, name in zip(split(seed=0), ("patients.csv", "new-patients.csv"), strict=True):
         write_table(table, folder / name)
     say(" What is public about the table? A draft knows names and types only:", head="\n1.")
-    _run("schema", folder / "patients.csv", "--target", "diagnosis", "--out", folder / "draft.toml")
+    run("schema", folder / "patients.csv", "--target", "diagnosis", "--out", folder / "draft.toml")
     write_new_file(folder / "schema.toml", schema_text(patients_schema()).encode())
     say(f"A person filled in ranges from the data set's documentation: {folder / 'schema.toml'}.")
     say(" Train. The settings follow from public numbers; --explain would say why.", head="\n2.")
     more = ["--bayesian-evidence"] if evidence else []
-    _run("train", folder / "patients.csv", "--schema", folder / "schema.toml", "--epsilon", f"{EPSILON:g}", "--delta",
+    run("train", folder / "patients.csv", "--schema", folder / "schema.toml", "--epsilon", f"{EPSILON:g}", "--delta",
          f"{DELTA:g}", "--public-test", folder / "new-patients.csv", "--out", folder / "run", *more)  # fmt: skip
     say(" Predict, with what it does not know:", head="\n3.")
-    _run("predict", folder / "run", folder / "new-patients.csv", "--out", folder / "predictions.csv")
+    run("predict", folder / "run", folder / "new-patients.csv", "--out", folder / "predictions.csv")
 
 
-def _run(*arguments: object) -> None:
-    from tacit.commands.app import app
-
+def _run(program: Any, *arguments: object) -> None:
+    """Another command of the program that runs this one; its error is ours, and is told once."""
     words = [str(argument) for argument in arguments]
     say(f"$ tacit {' '.join(words)}", style="bold green")
-    app(words, standalone_mode=False)  # its error is ours, and is told once
+    program.main(words, prog_name="tacit", standalone_mode=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class _Outcome:
             "out": str(self.folder),
         }
 
-    def show(self) -> None:
+    def show(self, run: Callable[..., None]) -> None:
         say("", head="Three patients")
         for case in _three(self.folder):
             say(f"  {case.describe()}")
@@ -167,10 +169,10 @@ class _Outcome:
             head="\n4.",
         )
         say(f" What did it cost? Every accountant reads the ledger of {self.folder / 'run'}:", head="\n5.")
-        _run("account", self.folder / "run", "--delta", f"{DELTA:g}")
+        run("account", self.folder / "run", "--delta", f"{DELTA:g}")
         say(" Show it to others: one page for people who will never run it, and a bundle that may leave.", head="\n6.")
-        _run("report", self.folder / "run")
-        _run("release", self.folder / "run", "--out", self.folder / "bundle")
+        run("report", self.folder / "run")
+        run("release", self.folder / "run", "--out", self.folder / "bundle")
         say(
             " holds the tables, the run with its page (run/report.html), the predictions, "
             "demo.png and the bundle. The runs of the other splits were thrown away: to release all of them would cost "
