@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 import tacit
 from reliability.figures import Figure, tries
-from tacit.accountants.discrete import discrete_log_moments
+from tacit.accountants.renyi.discrete import discrete_log_moments
 from tacit.gradients import clipped_sum
 from tacit.losses import ModelLosses
 from tacit.mechanisms import GaussianSumMechanism, Grid, Numerics, build_mechanism

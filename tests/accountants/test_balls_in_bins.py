@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.accountants import RDPAccountant, renyi_curve
-from tacit.accountants.balls_in_bins import Pass, add_log_moments, pass_log_moments, passes, remove_log_moments
-from tacit.accountants.moments import log_moments
+from tacit.accountants.renyi.balls_in_bins import Pass, add_log_moments, pass_log_moments, passes, remove_log_moments
+from tacit.accountants.renyi.moments import log_moments
 from tacit.ledger import BallsInBinsStep, Charge, GaussianSumQuery, Ledger
 
 WHOLE = np.array([2.0, 3.0, 7.0])

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.accountants import ACCOUNTANTS, Budget, BudgetGate, trade_off
-from tacit.accountants.discrete import discrete_log_moments
-from tacit.accountants.moments import log_moments
 from tacit.accountants.pld import PoissonGaussian, delta_bracket
+from tacit.accountants.renyi.discrete import discrete_log_moments
+from tacit.accountants.renyi.moments import log_moments
 from tacit.errors import BudgetError, InputError, RefusedError
 from tacit.ledger import (
     Charge,

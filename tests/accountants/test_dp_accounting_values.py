@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tacit.accountants import RDPAccountant, calibrate_noise, epsilon_from_rdp, renyi_curve, subsampled_gaussian_rdp
-from tacit.accountants.moments import log_moments
 from tacit.accountants.pld import PoissonGaussian, delta_bracket, epsilon_bracket
 from tacit.accountants.pld.closed_form import one_step_add, one_step_remove
+from tacit.accountants.renyi.moments import log_moments
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 from tests.accountants.test_moments import integral_moment, whole_moment
 

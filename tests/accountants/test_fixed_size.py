@@ -10,9 +10,9 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from tacit.accountants import RDPAccountant, guarantees
-from tacit.accountants.fixed_size import fixed_size_log_moments
-from tacit.accountants.moments import log_moments
 from tacit.accountants.pld import PoissonGaussian, epsilon_bracket
+from tacit.accountants.renyi.fixed_size import fixed_size_log_moments
+from tacit.accountants.renyi.moments import log_moments
 from tacit.errors import RefusedError
 from tacit.ledger import Charge, FixedSizeSample, GaussianSumQuery, Ledger, LedgerHeader
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.accountants.moments import LARGEST_ORDER, log_moments
-from tacit.accountants.renyi import renyi_curve, reverse_log_moment
+from tacit.accountants.renyi.divergences import renyi_curve, reverse_log_moment
+from tacit.accountants.renyi.moments import LARGEST_ORDER, log_moments
 from tacit.errors import InputError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 

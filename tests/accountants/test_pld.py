@@ -22,14 +22,14 @@ from tacit.accountants.pld import (
     moments_on_line,
 )
 from tacit.accountants.pld.closed_form import one_step_add, one_step_remove
-from tacit.accountants.pld.contour import contour
-from tacit.accountants.pld.decay import log_decay
+from tacit.accountants.pld.contour.decay import log_decay
+from tacit.accountants.pld.contour.integral import contour
+from tacit.accountants.pld.contour.saddle import RealAxis
+from tacit.accountants.pld.contour.shape import SOME_WORK, plan
+from tacit.accountants.pld.contour.solve import OneDirection
 from tacit.accountants.pld.events import cut, merge
-from tacit.accountants.pld.grid import Frame, grid
-from tacit.accountants.pld.rare import Rare
-from tacit.accountants.pld.saddle import RealAxis
-from tacit.accountants.pld.shape import SOME_WORK, plan
-from tacit.accountants.pld.solve import OneDirection
+from tacit.accountants.pld.lattice.grid import Frame, grid
+from tacit.accountants.pld.lattice.rare import Rare
 from tacit.errors import InputError
 
 GOLDEN = Path(__file__).parent.parent / "golden.json"

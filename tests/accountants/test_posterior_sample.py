@@ -5,7 +5,7 @@ import pytest
 from scipy.special import logsumexp
 
 from tacit.accountants import Budget, BudgetGate, guarantees
-from tacit.accountants.posterior_sample import posterior_sample_log_moments
+from tacit.accountants.renyi.posterior_sample import posterior_sample_log_moments
 from tacit.errors import RefusedError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample, PosteriorSample
 

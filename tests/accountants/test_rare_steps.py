@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from tacit.accountants.pld import Line, PoissonGaussian, delta_bracket, epsilon_bracket, moments_on_line
-from tacit.accountants.pld.decay import log_decay
+from tacit.accountants.pld.contour.decay import log_decay
+from tacit.accountants.pld.contour.points import points_for
+from tacit.accountants.pld.contour.saddle import cumulants
+from tacit.accountants.pld.contour.solve import OneDirection
+from tacit.accountants.pld.contour.waves import by_products, by_transforms
 from tacit.accountants.pld.events import Bracket, cut, merge
-from tacit.accountants.pld.lattice import cells_between, edges_of
-from tacit.accountants.pld.points import points_for
-from tacit.accountants.pld.rare import Rare
-from tacit.accountants.pld.saddle import cumulants
-from tacit.accountants.pld.solve import OneDirection
-from tacit.accountants.pld.waves import by_products, by_transforms
+from tacit.accountants.pld.lattice.above import cells_between, edges_of
+from tacit.accountants.pld.lattice.rare import Rare
 
 # (q, m, T, delta)
 LONG = [

@@ -8,9 +8,9 @@ import pytest
 
 from tacit.accountants import PLDAccountant, RDPAccountant
 from tacit.accountants.pld import PoissonGaussian, epsilon_bracket
+from tacit.accountants.pld.accountant import ledger_bracket
 from tacit.accountants.pld.closed_form import one_step_remove
-from tacit.accountants.pld.replace_one import law
-from tacit.accountants.pld_accountant import ledger_bracket
+from tacit.accountants.pld.lattice.replace_one import law
 from tacit.ledger import Charge, FixedSizeSample, GaussianSumQuery, Ledger
 
 GRIDS = {1: np.linspace(-14, 14, 28_001), 2: np.linspace(-14, 14, 1401)}  # for one and for two releases

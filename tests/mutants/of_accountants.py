@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from tacit.accountants import conversion, curves, gdp, pld_accountant, rdp, renyi
+from tacit.accountants import curves, gdp
 from tacit.accountants.gdp import GDPAccountant
 from tacit.accountants.pld import PoissonGaussian
+from tacit.accountants.pld import accountant as pld_accountant
+from tacit.accountants.renyi import conversion, rdp
+from tacit.accountants.renyi import divergences as renyi
 from tacit.ledger import FixedSizeSample, PoissonSample, events
 from tests.mutants.mutant import Mutant, swap
 

@@ -5,18 +5,18 @@ from typing import Any
 
 from tacit.accountants.budget import Budget
 from tacit.accountants.calibrate import Calibration, calibrate_noise, calibrate_probability, calibrate_steps
-from tacit.accountants.conversion import epsilon_from_rdp, moments_epsilon
 from tacit.accountants.curves import TradeOff, best_attack, closest_mu, epsilon_curve, trade_off
 from tacit.accountants.dp_accounting_events import from_dp_event, to_dp_event
 from tacit.accountants.gate import BudgetGate
 from tacit.accountants.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from tacit.accountants.gdp import GDPAccountant, gdp_mu
 from tacit.accountants.guarantee import Guarantee, Refusal, check_delta
-from tacit.accountants.pld_accountant import PLDAccountant, ledger_bracket
-from tacit.accountants.rdp import RDPAccountant
+from tacit.accountants.pld.accountant import PLDAccountant, ledger_bracket
 from tacit.accountants.registry import ACCOUNTANTS, get_accountant, guarantees
-from tacit.accountants.renyi import ORDERS, renyi_curve, reverse_log_moment, subsampled_gaussian_rdp
-from tacit.accountants.renyi_filter import RenyiFilter
+from tacit.accountants.renyi.conversion import epsilon_from_rdp, moments_epsilon
+from tacit.accountants.renyi.divergences import ORDERS, renyi_curve, reverse_log_moment, subsampled_gaussian_rdp
+from tacit.accountants.renyi.filter import RenyiFilter
+from tacit.accountants.renyi.rdp import RDPAccountant
 from tacit.accountants.rules import amplification_by_sampling, attack_probability, group_privacy
 from tacit.accountants.selection import selection_guarantee
 from tacit.accountants.statement import Accountant

@@ -8,8 +8,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
 
 from tacit.accountants.guarantee import check_delta
-from tacit.accountants.moments import Array
-from tacit.accountants.pld_accountant import ledger_bracket, ledger_deltas
+from tacit.accountants.pld.accountant import ledger_bracket, ledger_deltas
+from tacit.accountants.renyi.moments import Array
 from tacit.accountants.statement import refuse_adaptive
 from tacit.errors import InputError
 from tacit.ledger import Ledger

@@ -14,13 +14,13 @@ from itertools import chain
 
 import numpy as np
 
-from tacit.accountants.balls_in_bins import are_whole_passes, in_passes
 from tacit.accountants.budget import Budget
-from tacit.accountants.conversion import ROUNDING, epsilon_from_rdp
-from tacit.accountants.moments import Array
-from tacit.accountants.pld_accountant import ledger_bracket
-from tacit.accountants.renyi import ORDERS, renyi_curve
-from tacit.accountants.renyi_filter import RenyiFilter
+from tacit.accountants.pld.accountant import ledger_bracket
+from tacit.accountants.renyi.balls_in_bins import are_whole_passes, in_passes
+from tacit.accountants.renyi.conversion import ROUNDING, epsilon_from_rdp
+from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
+from tacit.accountants.renyi.filter import RenyiFilter
+from tacit.accountants.renyi.moments import Array
 from tacit.accountants.search import most_within
 from tacit.accountants.statement import check_ledger
 from tacit.errors import BudgetError, RefusedError

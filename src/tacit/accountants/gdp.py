@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from tacit.accountants.gaussian import gaussian_epsilon
 from tacit.accountants.guarantee import Guarantee
-from tacit.accountants.pld_accountant import ledger_bracket
+from tacit.accountants.pld.accountant import ledger_bracket
 from tacit.accountants.statement import check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.errors import InputError, RefusedError
 from tacit.ledger import Ledger, PoissonSample, SamplingEvent

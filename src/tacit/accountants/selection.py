@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import brentq
 
-from tacit.accountants.conversion import ROUNDING, epsilon_from_rdp
 from tacit.accountants.guarantee import Guarantee
-from tacit.accountants.moments import Array
-from tacit.accountants.renyi import ORDERS, renyi_curve
+from tacit.accountants.renyi.conversion import ROUNDING, epsilon_from_rdp
+from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
+from tacit.accountants.renyi.moments import Array
 from tacit.accountants.statement import check_ledger, refuse_adaptive, statement
 from tacit.errors import InputError
 from tacit.ledger import Ledger

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc
 
-from tacit.accountants.conversion import epsilon_from_rdp
+from tacit.accountants.renyi.conversion import epsilon_from_rdp
 from tacit.pate.confident_gnmax import ConfidentGNMax
 from tacit.types import Floats
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tacit.accountants import check_delta
 from tacit.accountants.bayesian import MOMENTS, privacy_costs
-from tacit.accountants.conversion import conversion_cost
+from tacit.accountants.renyi.conversion import conversion_cost
 from tacit.errors import InputError, check_positive
 from tacit.isolation import RecordGroup
 from tacit.ledger import Ledger, LedgerHeader

@@ -22,9 +22,9 @@ from tacit.accountants.bayesian.estimators import ESTIMATORS, EstimatorName, mea
 from tacit.accountants.bayesian.exposure import Exposure, exposure_of
 from tacit.accountants.bayesian.record_losses import DIRECTIONS, record_deltas
 from tacit.accountants.bayesian.sentences import WORST, Spent, estimator_sentence, evidence_sentences
-from tacit.accountants.conversion import Conversion
 from tacit.accountants.guarantee import Guarantee
-from tacit.accountants.pld_accountant import PLDAccountant, ledger_deltas
+from tacit.accountants.pld.accountant import PLDAccountant, ledger_deltas
+from tacit.accountants.renyi.conversion import Conversion
 from tacit.accountants.statement import check_ledger, statement
 from tacit.errors import InputError, RefusedError, check_choice, check_count, check_inside
 from tacit.evidence import Evidence

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
-from tacit.accountants.moments import Array, log_moments
+from tacit.accountants.renyi.moments import Array, log_moments
 from tacit.errors import InputError
 
 # lambda: every order up to 64, then about every twelfth part more (maths.md 2: faint releases need large ones)

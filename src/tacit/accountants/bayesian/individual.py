@@ -18,7 +18,7 @@ from tacit.accountants.bayesian.percentiles import best_percentile, percentile_v
 from tacit.accountants.bayesian.record_losses import record_epsilons
 from tacit.accountants.bayesian.sentences import evidence_sentences
 from tacit.accountants.guarantee import Guarantee
-from tacit.accountants.pld_accountant import PLDAccountant
+from tacit.accountants.pld.accountant import PLDAccountant
 from tacit.accountants.statement import check_ledger, statement
 from tacit.errors import InputError, RefusedError, check_choice, check_inside
 from tacit.evidence import Evidence

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accountants.bayesian.exposure import Exposure
-from tacit.accountants.pld.moments import Line, moments_on_line, real_moments
-from tacit.accountants.pld.saddle import Direction, tilt_of
-from tacit.accountants.pld.waves import Complexes
+from tacit.accountants.pld.contour.moments import Line, moments_on_line, real_moments
+from tacit.accountants.pld.contour.saddle import Direction, tilt_of
+from tacit.accountants.pld.contour.waves import Complexes
 from tacit.types import Floats
 
 DIRECTIONS: tuple[Direction, ...] = ("remove", "add")

@@ -6,12 +6,12 @@ from functools import partial
 
 import numpy as np
 
+from tacit.accountants.pld.contour.saddle import Direction
+from tacit.accountants.pld.contour.shape import LITTLE_WORK, SOME_WORK, enough, tolerance
+from tacit.accountants.pld.contour.solve import OneDirection
+from tacit.accountants.pld.contour.solve import curve_bounds as contour_curve
 from tacit.accountants.pld.events import Bracket, Steps
-from tacit.accountants.pld.rare import CHEAP, MOST, Rare
-from tacit.accountants.pld.saddle import Direction
-from tacit.accountants.pld.shape import LITTLE_WORK, SOME_WORK, enough, tolerance
-from tacit.accountants.pld.solve import OneDirection
-from tacit.accountants.pld.solve import curve_bounds as contour_curve
+from tacit.accountants.pld.lattice.rare import CHEAP, MOST, Rare
 from tacit.errors import RefusedError
 from tacit.types import Floats
 

@@ -14,9 +14,9 @@ from typing import TypeVar
 import numpy as np
 
 from tacit.accountants.pld.closed_form import closed_form, closed_form_epsilon
+from tacit.accountants.pld.contour.solve import OneDirection
 from tacit.accountants.pld.events import FAINT, Steps, UnresolvedError
 from tacit.accountants.pld.search import total_variation
-from tacit.accountants.pld.solve import OneDirection
 
 _Found = TypeVar("_Found")
 

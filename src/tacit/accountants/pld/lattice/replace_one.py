@@ -22,13 +22,13 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import erf, ndtri
 
-from tacit.accountants.pld.composition import Circle, Line, compose
 from tacit.accountants.pld.events import PoissonGaussian
-from tacit.accountants.pld.grid import some
-from tacit.accountants.pld.lattice import Cells, Law, cells_between, doubt_of
+from tacit.accountants.pld.lattice.above import Cells, Law, cells_between, doubt_of
+from tacit.accountants.pld.lattice.composition import Circle, Line, compose
+from tacit.accountants.pld.lattice.grid import some
+from tacit.accountants.pld.lattice.tails import Bins, Tails
 from tacit.accountants.pld.loss import UNIT, loss_at
 from tacit.accountants.pld.search import crossing
-from tacit.accountants.pld.tails import Bins, Tails
 from tacit.types import Floats
 
 _CELLS = (1_000, 4_000, 16_000)  # on the side of gains; finer ones until epsilon moves by less than a thousandth

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tacit.accountants.conversion import conversion_cost
 from tacit.accountants.guarantee import check_delta
-from tacit.accountants.renyi import ORDERS, renyi_curve
+from tacit.accountants.renyi.conversion import conversion_cost
+from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
 from tacit.errors import InputError, RefusedError
 from tacit.ledger import Charge, Ledger
 

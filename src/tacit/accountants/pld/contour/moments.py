@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.accountants.pld.points import points_for
-from tacit.accountants.pld.waves import Complexes, by_products, by_transforms
-from tacit.accountants.pld.window import step
+from tacit.accountants.pld.contour.points import points_for
+from tacit.accountants.pld.contour.waves import Complexes, by_products, by_transforms
+from tacit.accountants.pld.contour.window import step
 from tacit.types import Floats
 
 _CHUNK = 2_000_000  # numbers held at once

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tacit.accountants.moments import Array, chords
+from tacit.accountants.renyi.moments import Array, chords
 from tacit.ledger import DiscretePoissonSample
 
 _COORDINATES = 2.0**40  # of one release, at most: eight bytes each would fill eight terabytes

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.accountants.guarantee import check_delta
-from tacit.accountants.moments import Array, log_moments
+from tacit.accountants.renyi.moments import Array, log_moments
 from tacit.errors import InputError
 
 Conversion = Literal["improved", "classic"]

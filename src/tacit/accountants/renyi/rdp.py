@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.accountants.conversion import ROUNDING, Conversion, conversion_cost, epsilon_from_rdp
 from tacit.accountants.guarantee import Guarantee
-from tacit.accountants.posterior_sample import pure_epsilon, taken_as_exact
-from tacit.accountants.renyi import ORDERS, renyi_curve
-from tacit.accountants.renyi_filter import filter_of
+from tacit.accountants.renyi.conversion import ROUNDING, Conversion, conversion_cost, epsilon_from_rdp
+from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
+from tacit.accountants.renyi.filter import filter_of
+from tacit.accountants.renyi.posterior_sample import pure_epsilon, taken_as_exact
 from tacit.accountants.statement import check_ledger, statement
 from tacit.ledger import Ledger
 

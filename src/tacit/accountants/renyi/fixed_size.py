@@ -19,7 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tacit.accountants.moments import Array
+from tacit.accountants.renyi.moments import Array
 
 _PANEL = np.polynomial.legendre.leggauss(12)
 _TAILS = 11.0

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tacit.accountants.moments import Array
+from tacit.accountants.renyi.moments import Array
 from tacit.ledger import Charge, Ledger, PosteriorSample, SamplingEvent
 
 

@@ -11,9 +11,9 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
-from tacit.accountants.pld.lattice import Cells, Law, cells_between, edges_of
+from tacit.accountants.pld.contour.saddle import Direction
+from tacit.accountants.pld.lattice.above import Cells, Law, cells_between, edges_of
 from tacit.accountants.pld.loss import UNIT
-from tacit.accountants.pld.saddle import Direction
 from tacit.types import Floats
 
 _MOST_TAKEN = 0.45

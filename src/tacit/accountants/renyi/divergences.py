@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.accountants.balls_in_bins import pass_log_moments, passes
-from tacit.accountants.discrete import discrete_log_moments
-from tacit.accountants.fixed_size import fixed_size_log_moments
-from tacit.accountants.moments import Array, log_moments
-from tacit.accountants.posterior_sample import posterior_sample_log_moments
+from tacit.accountants.renyi.balls_in_bins import pass_log_moments, passes
+from tacit.accountants.renyi.discrete import discrete_log_moments
+from tacit.accountants.renyi.fixed_size import fixed_size_log_moments
+from tacit.accountants.renyi.moments import Array, log_moments
+from tacit.accountants.renyi.posterior_sample import posterior_sample_log_moments
 from tacit.accountants.statement import refuse_event
 from tacit.errors import InputError
 from tacit.ledger import (

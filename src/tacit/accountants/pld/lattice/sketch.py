@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
+from tacit.accountants.pld.contour.saddle import Direction
 from tacit.accountants.pld.events import Steps
 from tacit.accountants.pld.loss import loss_at
-from tacit.accountants.pld.saddle import Direction
 from tacit.types import Floats
 
 _POINTS = 240

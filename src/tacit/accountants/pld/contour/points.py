@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.accountants.pld.contour.panels import panels
+from tacit.accountants.pld.contour.window import QUADRATURE_ERROR, step, window
 from tacit.accountants.pld.events import UnresolvedError
 from tacit.accountants.pld.loss import UNIT, loss_at
-from tacit.accountants.pld.panels import panels
-from tacit.accountants.pld.window import QUADRATURE_ERROR, step, window
 from tacit.types import Floats
 
 _MOST_POINTS = 4_000_000

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import fft
 
-from tacit.accountants.pld.lattice import Law
+from tacit.accountants.pld.contour.waves import Complexes
+from tacit.accountants.pld.lattice.above import Law
 from tacit.accountants.pld.loss import UNIT
-from tacit.accountants.pld.waves import Complexes
 from tacit.types import Floats
 
 _MOST_EXPONENT = 500.0

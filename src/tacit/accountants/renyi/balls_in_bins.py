@@ -21,8 +21,8 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import gammaln, lambertw
 
-from tacit.accountants.moments import Array
 from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.renyi.moments import Array
 from tacit.ledger import BallsInBinsStep, Charge, Ledger
 
 _LOG_NEGLIGIBLE = 45.0

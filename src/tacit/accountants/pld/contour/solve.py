@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from tacit.accountants.pld.contour import Contour, contour
+from tacit.accountants.pld.contour.integral import Contour, contour
+from tacit.accountants.pld.contour.saddle import Direction, RealAxis
+from tacit.accountants.pld.contour.shape import enough, period, plan, tolerance
 from tacit.accountants.pld.events import Bracket, Steps, cut
-from tacit.accountants.pld.saddle import Direction, RealAxis
 from tacit.accountants.pld.search import at_floor, crossing, total_variation
-from tacit.accountants.pld.shape import enough, period, plan, tolerance
 from tacit.types import Floats
 
 _ROUNDS = 3

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
+from tacit.accountants.pld.contour.moments import real_moments
 from tacit.accountants.pld.events import Steps, UnresolvedError
-from tacit.accountants.pld.moments import real_moments
 
 Direction = Literal["remove", "add"]
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.accountants.pld.contour.saddle import Direction
+from tacit.accountants.pld.contour.shape import enough, tolerance
 from tacit.accountants.pld.events import Bracket, Steps
-from tacit.accountants.pld.grid import Frame, Grid, grid
-from tacit.accountants.pld.saddle import Direction
+from tacit.accountants.pld.lattice.grid import Frame, Grid, grid
+from tacit.accountants.pld.lattice.sketch import Sketch
 from tacit.accountants.pld.search import at_floor, crossing, total_variation
-from tacit.accountants.pld.shape import enough, tolerance
-from tacit.accountants.pld.sketch import Sketch
 from tacit.types import Floats
 
 Mask = NDArray[np.bool_]

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from tacit.accountants.pld.composition import rounding
-from tacit.accountants.pld.lattice import Law
+from tacit.accountants.pld.lattice.above import Law
+from tacit.accountants.pld.lattice.composition import rounding
 from tacit.types import Floats
 
 Whole = NDArray[np.int64]

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from tacit.accountants.pld.contour import Shape
-from tacit.accountants.pld.decay import log_decay, tails_from_decay
+from tacit.accountants.pld.contour.decay import log_decay, tails_from_decay
+from tacit.accountants.pld.contour.integral import Shape
+from tacit.accountants.pld.contour.saddle import Cumulants, RealAxis, tilt_of
+from tacit.accountants.pld.contour.window import step, window
 from tacit.accountants.pld.events import Steps
-from tacit.accountants.pld.saddle import Cumulants, RealAxis, tilt_of
-from tacit.accountants.pld.window import step, window
 from tacit.types import Floats
 
 MOST_POINTS = 1.5e6  # of one step

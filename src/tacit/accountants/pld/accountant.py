@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacit.accountants.conversion import ROUNDING, epsilon_from_rdp
-from tacit.accountants.discrete import rounding_gap
-from tacit.accountants.fixed_size import fixed_size_log_moments
 from tacit.accountants.guarantee import Guarantee
-from tacit.accountants.moments import Array
 from tacit.accountants.pld import Bracket, PoissonGaussian, delta_curve, epsilon_bracket
-from tacit.accountants.pld.replace_one import epsilon_of_samples
+from tacit.accountants.pld.lattice.replace_one import epsilon_of_samples
 from tacit.accountants.pld.without_engine import resolved
-from tacit.accountants.renyi import ORDERS, poisson_log_moments
+from tacit.accountants.renyi.conversion import ROUNDING, epsilon_from_rdp
+from tacit.accountants.renyi.discrete import rounding_gap
+from tacit.accountants.renyi.divergences import ORDERS, poisson_log_moments
+from tacit.accountants.renyi.fixed_size import fixed_size_log_moments
+from tacit.accountants.renyi.moments import Array
 from tacit.accountants.statement import check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.errors import RefusedError
 from tacit.ledger import DiscretePoissonSample, FixedSizeSample, Ledger, PoissonSample

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tacit.accountants.pld.composition import Circle, Line, compose
+from tacit.accountants.pld.contour.saddle import Direction
 from tacit.accountants.pld.events import Steps
-from tacit.accountants.pld.lattice import from_above
+from tacit.accountants.pld.lattice.above import from_above
+from tacit.accountants.pld.lattice.below import from_below
+from tacit.accountants.pld.lattice.composition import Circle, Line, compose
+from tacit.accountants.pld.lattice.tails import Bins, Tails
 from tacit.accountants.pld.loss import UNIT
-from tacit.accountants.pld.merging import from_below
-from tacit.accountants.pld.saddle import Direction
-from tacit.accountants.pld.tails import Bins, Tails
 from tacit.types import Floats
 
 

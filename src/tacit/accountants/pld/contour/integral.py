@@ -21,11 +21,11 @@ from functools import partial
 
 import numpy as np
 
+from tacit.accountants.pld.contour.moments import Line, Moments, moments_on_line
+from tacit.accountants.pld.contour.saddle import Cumulants, Direction, tilt_of
+from tacit.accountants.pld.contour.waves import Complexes
 from tacit.accountants.pld.events import Steps, UnresolvedError
 from tacit.accountants.pld.loss import UNIT
-from tacit.accountants.pld.moments import Line, Moments, moments_on_line
-from tacit.accountants.pld.saddle import Cumulants, Direction, tilt_of
-from tacit.accountants.pld.waves import Complexes
 from tacit.errors import RefusedError
 from tacit.types import Floats
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from tacit.accountants.pld.contour.points import Points
 from tacit.accountants.pld.loss import UNIT
-from tacit.accountants.pld.points import Points
 from tacit.types import Floats
 
 Complexes = NDArray[np.complex128]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
+from tacit.accountants.pld.contour.saddle import Direction
 from tacit.accountants.pld.loss import UNIT
-from tacit.accountants.pld.saddle import Direction
 from tacit.types import Floats
 
 _NARROW = 0.005  # of a cell's half-width, in units of what changes the density

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.accountants.pld.contour.moments import central_moments
+from tacit.accountants.pld.contour.window import window
 from tacit.accountants.pld.events import Steps
 from tacit.accountants.pld.loss import UNIT, loss_at
-from tacit.accountants.pld.moments import central_moments
-from tacit.accountants.pld.window import window
 from tacit.types import Floats
 
 _POINTS = 320
