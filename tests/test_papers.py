@@ -48,7 +48,10 @@ def test_adult_columns_are_chosen_for_each_record_on_its_own(monkeypatch):
     assert found.shape == (5, inputs.shape[1] - left)
 
 
-@pytest.mark.parametrize("key", ITEMS)
+SLOW = {"bayesian_dp/figure-1", "dp_bnn/figures-5-6-7", "dp_bnn/table-4", "dp_bnn/table-4-mlp", "dp_sgmcmc/figure-2"}
+
+
+@pytest.mark.parametrize("key", [pytest.param(key, marks=[pytest.mark.slow] if key in SLOW else []) for key in ITEMS])
 def test_a_quick_run_holds(key, tmp_path):
     lacking = [name for name in ITEMS[key].needs if not has_data(name)]
     if lacking:

@@ -10,6 +10,7 @@ from reliability import f11_crashes as crashes
 from reliability.crash_disk import CrashDisk
 from tacit.errors import LedgerError, StorageError
 from tacit.ledger import Charge, LedgerFile, LedgerHeader, read_ledger, verify_ledger
+from tacit.storage import append_only
 from tacit.storage import files as storage
 from tacit.storage.disk import OperatingSystem, using
 from tacit.storage.files import make_folders, replace_file
@@ -81,7 +82,7 @@ def test_a_head_renamed_before_its_content_came_would_lock_its_owner_out(monkeyp
         disk.close(file)
         disk.rename(path.with_name(path.name + ".new"), path)
 
-    monkeypatch.setattr(storage, "_replace", unsynced)
+    monkeypatch.setattr(append_only, "replace_by", unsynced)
     assert finds(crashes.blocks)
 
 
