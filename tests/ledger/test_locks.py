@@ -19,9 +19,9 @@ from tacit.ledger import LedgerFile, LedgerHeader
 ledger = LedgerFile(sys.argv[1], LedgerHeader())
 helper = os.fork()
 if not helper:
-    time.sleep(60)
+    print(os.getpid(), flush=True)  # it has run, so it has let go of the lock
+    time.sleep(600)
     os._exit(0)
-print(helper, flush=True)
 sys.stdin.read()
 """
 
