@@ -2,12 +2,20 @@
 
 import threading
 
+import pytest
 import torch
 
+from tacit import buffers
 from tacit.buffers import empty
 
 CPU, FLOAT = torch.device("cpu"), torch.float32
 LARGE = 1 << 18
+
+
+@pytest.fixture(autouse=True)
+def none_left(monkeypatch):
+    """What other tests have left would be given out first."""
+    monkeypatch.setattr(buffers, "_buffers", buffers._Buffers())
 
 
 def test_memory_is_used_again_when_nobody_refers_to_it():
@@ -24,6 +32,14 @@ def test_memory_stays_with_whoever_refers_to_it():
         others = [empty((LARGE,), FLOAT, CPU).fill_(1.0) for _ in range(3)]
         assert len({other.data_ptr() for other in others}) == 3
         assert (held == 7.0).all()
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage")
+def test_a_storage_is_a_reference_too():
+    for hold in (torch.Tensor.untyped_storage, torch.Tensor.storage):
+        held = hold(empty((LARGE,), FLOAT, CPU).fill_(7.0))
+        others = [empty((LARGE,), FLOAT, CPU).fill_(1.0) for _ in range(3)]
+        assert held.data_ptr() not in {other.data_ptr() for other in others}
 
 
 def test_shared_memory_is_another_process_s():

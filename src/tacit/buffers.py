@@ -6,6 +6,7 @@ gradients perhaps, as all memory that a process has freed does. Each thread has 
 """
 
 import math
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,7 +19,6 @@ _SMALL = 1 << 17  # bytes below which the allocator has memory at hand
 _MOST = {torch.float64: 1 << 25}  # bytes that are kept: sums, which the next forward pass has to live beside ...
 _MOST_OF_OTHERS = 1 << 27  # ... and rows
 _use_count: Any = torch._C._storage_Use_Count
-_ALONE = 2  # references to memory that only the list below holds: its tensor, and the storage that is asked about
 
 
 class _Buffers(threading.local):
@@ -53,7 +53,16 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device, *, rel
 
 def _is_free(buffer: Tensor) -> bool:
     """Whether nobody refers to its memory, in this process or in another."""
-    return bool(_use_count(buffer.untyped_storage()._cdata) == _ALONE) and not buffer.is_shared()  # type: ignore[no-untyped-call]
+    return _references(buffer) == _ALONE and not buffer.is_shared()  # type: ignore[no-untyped-call]
+
+
+def _references(tensor: Tensor) -> tuple[int, int]:
+    """To its memory: PyTorch counts tensors, and all of Python's for one; Python counts its own."""
+    storage = tensor.untyped_storage()
+    return _use_count(storage._cdata), sys.getrefcount(storage)
+
+
+_ALONE = _references(torch.empty(1, device="cpu"))
 
 
 def _forget_the_oldest(known: list[Tensor]) -> None:
