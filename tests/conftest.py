@@ -61,3 +61,19 @@ def tacit(capsys):
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """The next run gets a Ctrl-C at its 37th step."""
+    from tacit.training import chains
+
+    advance, count = chains.Chains.advance, [0]
+
+    def stop(self, gradient):
+        count[0] += 1
+        advance(self, gradient)
+        if count[0] == 37:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(chains.Chains, "advance", stop)

@@ -64,20 +64,9 @@ def test_what_is_deleted_or_made_anew_stays_spent(tacit, patients, train):
     assert "replaced: another run has" in out
 
 
-def test_the_schema_names_it_and_going_on_remembers_it(tacit, patients, monkeypatch):
-    from tacit.training import chains
-
+def test_the_schema_names_it_and_going_on_remembers_it(tacit, patients, stopped):
     schema = patients / "schema.toml"
     schema.write_text('registry = "kept/registry.jsonl"\n' + schema.read_text())
-    advance, count = chains.Chains.advance, [0]
-
-    def stop(self, gradient):
-        count[0] += 1
-        advance(self, gradient)
-        if count[0] == 37:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(chains.Chains, "advance", stop)
     arguments = patients / "patients.csv", "--out", patients / "run"
     assert tacit("train", *arguments, "--schema", schema, "--epsilon", 1)[0] == 130
     registry = patients / "kept" / "registry.jsonl"

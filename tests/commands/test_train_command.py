@@ -31,22 +31,6 @@ def few_steps(monkeypatch):
     monkeypatch.setattr(recipes, "STEPS", {"classification": 100, "regression": 120, "vi": 100})
 
 
-@pytest.fixture
-def stopped(monkeypatch):
-    """The next run gets a Ctrl-C at its 37th step."""
-    from tacit.training import chains
-
-    advance, count = chains.Chains.advance, [0]
-
-    def stop(self, gradient):
-        count[0] += 1
-        advance(self, gradient)
-        if count[0] == 37:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(chains.Chains, "advance", stop)
-
-
 def told(tacit, *arguments):
     code, out, err = tacit("train", *arguments, "--json")
     assert code == 0, err

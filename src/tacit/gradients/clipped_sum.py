@@ -100,8 +100,9 @@ def clipped_sum(
     rows = sum(len(group.places) for group in groups)
     chance = Randomness().record_chance(np.arange(rows)) if chance is None else chance
     units = len(chance) if sizes is None else len(sizes)  # of which some may have no record: it could not be made
-    summing = _Summing(losses, params, mechanism, units, "record" if mechanism.numerics == "strict" else strategy)
-    summing.several = records_a_stretch(max(units, sample or 0))
+    strategy = "record" if mechanism.numerics == "strict" else strategy
+    several = records_a_stretch(max(units, sample or 0))
+    summing = _Summing(losses, params, mechanism, units, strategy, several)
     add = summing.add_trusted if isolation == "trusted" else summing.add
     with guard or guard_of(losses), no_reentrant_checkpoints(), global_chance(summing.device):
         for part in _parts(groups, sizes, views):
@@ -174,11 +175,12 @@ class _Summing:
         mechanism: GaussianSumMechanism,
         units: int,
         strategy: Strategy,
+        several: int,
     ) -> None:
         self.mechanism, self.strategy = mechanism, strategy
         self.computing = Computing(losses, params)
         self.device = next(iter(params.values())).device
-        self.several = 1  # records that may be added up in float32
+        self.several = several  # records that may be added up in float32
         self.sums: Vectors = {}  # of what was used; all else is zero
         self.squared_norms = torch.zeros(units, len(mechanism.shapes), dtype=torch.float64)
         self.faults: list[Exception] = []
