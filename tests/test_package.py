@@ -64,8 +64,12 @@ ALLOWED = {
 EVERYBODY = {"errors", "types"}  # may be imported by all
 
 
+SCRIPTS = PACKAGE / "reproduction" / "papers"  # no modules of the package: they use what is public
+
+
 def modules():
-    return sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in ALLOWED)
+    found = (path for path in PACKAGE.rglob("*.py") if not path.is_relative_to(SCRIPTS))
+    return sorted(path for path in found if path.parent != PACKAGE or path.stem in ALLOWED)
 
 
 def home(path):
@@ -77,7 +81,7 @@ def name_of(path):
     return ".".join(("tacit", *parts)).removesuffix(".__init__")
 
 
-OURS = {name_of(path) for path in PACKAGE.rglob("*.py")}
+OURS = {name_of(path) for path in PACKAGE.rglob("*.py") if not path.is_relative_to(SCRIPTS)}
 
 
 def import_names(path, tree=None):
