@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from tacit.accountants import Guarantee, Refusal, guarantees
-from tacit.accountants.bayesian import bayesian_guarantees
 from tacit.commands.output import console, evidence_table, guarantee_table, print_assumptions, print_json
 from tacit.commands.registry import account_registry
 from tacit.errors import InputError
@@ -45,7 +44,7 @@ def account(
     if plot is not None:
         _check_picture(plot)
     results = guarantees(ledger, delta, only=accountant)
-    private = [(item, bayesian_guarantees(ledger, item, delta)) for item in evidence]
+    private = _private(ledger, evidence, delta)
     if plot is not None:
         _draw(ledger, evidence, delta, plot)
     if json:
@@ -59,6 +58,16 @@ def account(
         console.print()
         console.print(evidence_table(said, f"Private: what the evidence of {item.records} {item.kind} says"))
         print_assumptions(said)
+
+
+def _private(
+    ledger: Ledger, evidence: Sequence[Evidence], delta: float
+) -> list[tuple[Evidence, list[Guarantee | Refusal]]]:
+    if not evidence:
+        return []
+    from tacit.accountants.bayesian import bayesian_guarantees
+
+    return [(item, bayesian_guarantees(ledger, item, delta)) for item in evidence]
 
 
 def _draw(ledger: Ledger, evidence: Sequence[Evidence], delta: float, path: Path) -> None:

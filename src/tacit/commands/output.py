@@ -10,7 +10,7 @@ from rich.table import Table as Shown
 from rich.text import Text
 
 from tacit.accountants import Guarantee, Refusal, attack_probability
-from tacit.reports.finite import finite
+from tacit.storage.json_files import finite
 from tacit.tables import Schema, Table
 from tacit.tables.encoding import unreadable_cells
 

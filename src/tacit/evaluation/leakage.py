@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import levene, ttest_ind
 
 from tacit.errors import InputError
 
@@ -46,6 +45,8 @@ def leakage_check(members: ArrayLike, held_out: ArrayLike) -> LeakageCheck:
         >>> leakage_check(rng.normal(1, 0.1, 500), rng.normal(2, 0.1, 500)).differs()
         True
     """
+    from scipy.stats import levene, ttest_ind  # half a second that other evaluations need not wait for
+
     try:
         one, other = (np.asarray(values, dtype=float).ravel() for values in (members, held_out))
     except (TypeError, ValueError) as error:
