@@ -62,7 +62,7 @@ def _folder(out: Path | None) -> Path:
 
 def _guide(run: Callable[..., None], folder: Path, evidence: bool) -> None:
     """The first split, by the very commands that a user would type."""
-    from tacit.commands.breast_cancer import patients_schema, split, write_table
+    from tacit.commands.demo.breast_cancer import patients_schema, split, write_table
     from tacit.storage.files import write_new_file
     from tacit.tables import schema_text
 
@@ -185,7 +185,7 @@ def _compare(folder: Path, quiet: bool) -> _Outcome:
     import torch
 
     from tacit.accountants import guarantees
-    from tacit.commands.breast_cancer import TARGET, patients_schema, split
+    from tacit.commands.demo.breast_cancer import TARGET, patients_schema, split
     from tacit.evaluation import reliability
     from tacit.ledger import read_ledger
     from tacit.runs import Problem, RunFacts, RunFolder, read_predictor, train_table

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from tacit.accountants import Guarantee, Refusal, guarantees
+from tacit.commands.account.registry import account_registry
 from tacit.commands.output import console, evidence_table, guarantee_table, print_assumptions, print_json
-from tacit.commands.registry import account_registry
 from tacit.errors import InputError
 from tacit.evidence import Evidence
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, LedgerHeader, PoissonSample, read_ledger
