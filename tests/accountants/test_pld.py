@@ -27,9 +27,9 @@ from tacit.accountants.pld.contour.integral import contour
 from tacit.accountants.pld.contour.saddle import RealAxis
 from tacit.accountants.pld.contour.shape import SOME_WORK, plan
 from tacit.accountants.pld.contour.solve import OneDirection
-from tacit.accountants.pld.events import cut, merge
 from tacit.accountants.pld.lattice.grid import Frame, grid
 from tacit.accountants.pld.lattice.rare import Rare
+from tacit.accountants.pld.steps import cut, merge
 from tacit.errors import InputError
 
 GOLDEN = Path(__file__).parent.parent / "golden.json"

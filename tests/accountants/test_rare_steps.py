@@ -8,13 +8,13 @@ import pytest
 
 from tacit.accountants.pld import Line, PoissonGaussian, delta_bracket, epsilon_bracket, moments_on_line
 from tacit.accountants.pld.contour.decay import log_decay
+from tacit.accountants.pld.contour.moments import by_products, by_transforms
 from tacit.accountants.pld.contour.points import points_for
 from tacit.accountants.pld.contour.saddle import cumulants
 from tacit.accountants.pld.contour.solve import OneDirection
-from tacit.accountants.pld.contour.waves import by_products, by_transforms
-from tacit.accountants.pld.events import Bracket, cut, merge
-from tacit.accountants.pld.lattice.above import cells_between, edges_of
+from tacit.accountants.pld.lattice.laws import cells_between, edges_of
 from tacit.accountants.pld.lattice.rare import Rare
+from tacit.accountants.pld.steps import Bracket, cut, merge
 
 # (q, m, T, delta)
 LONG = [

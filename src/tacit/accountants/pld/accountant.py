@@ -9,8 +9,8 @@ import numpy as np
 
 from tacit.accountants.guarantee import Guarantee
 from tacit.accountants.pld import Bracket, PoissonGaussian, delta_curve, epsilon_bracket
+from tacit.accountants.pld.bounds import resolved
 from tacit.accountants.pld.lattice.replace_one import epsilon_of_samples
-from tacit.accountants.pld.without_engine import resolved
 from tacit.accountants.renyi.conversion import ROUNDING, epsilon_from_rdp
 from tacit.accountants.renyi.discrete import rounding_gap
 from tacit.accountants.renyi.divergences import ORDERS, poisson_log_moments

@@ -5,10 +5,8 @@ import math
 import numpy as np
 from scipy.special import log_ndtr
 
-from tacit.accountants.pld.contour.shape import tolerance
-from tacit.accountants.pld.events import Bracket, Steps
-from tacit.accountants.pld.loss import UNIT
-from tacit.accountants.pld.search import crossing
+from tacit.accountants.pld.steps import UNIT, Bracket, Steps, tolerance
+from tacit.accountants.search import crossing
 from tacit.types import Floats
 
 Bounds = tuple[Floats, Floats]

@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import gammaln, lambertw
 
-from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.pld.steps import UNIT
 from tacit.accountants.renyi.moments import Array
 from tacit.ledger import BallsInBinsStep, Charge, Ledger
 

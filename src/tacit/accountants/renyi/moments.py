@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
-from tacit.accountants.pld.contour.window import step, window
-from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.pld.contour.points import step, window
+from tacit.accountants.pld.steps import UNIT
 from tacit.errors import InputError
 
 Array = NDArray[np.float64]

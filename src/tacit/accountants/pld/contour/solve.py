@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from tacit.accountants.pld.contour.integral import Contour, contour
-from tacit.accountants.pld.contour.saddle import Direction, RealAxis
-from tacit.accountants.pld.contour.shape import enough, period, plan, tolerance
-from tacit.accountants.pld.events import Bracket, Steps, cut
-from tacit.accountants.pld.search import at_floor, crossing, total_variation
+from tacit.accountants.pld.contour.saddle import RealAxis
+from tacit.accountants.pld.contour.shape import period, plan
+from tacit.accountants.pld.steps import Bracket, Direction, Steps, at_floor, cut, enough, tolerance, total_variation
+from tacit.accountants.search import crossing
 from tacit.types import Floats
 
 _ROUNDS = 3
