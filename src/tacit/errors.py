@@ -57,6 +57,12 @@ def check_positive(name: str, value: object) -> None:
         raise InputError(f"{name} must be a finite number above 0, found {value!r}")
 
 
+def check_not_negative(name: str, value: object) -> None:
+    """Refuse what is not a finite number of at least 0."""
+    if not (is_number(value) and value >= 0):  # type: ignore[operator]
+        raise InputError(f"{name} must be a finite number of at least 0, found {value!r}")
+
+
 def check_count(name: str, value: object, most: int | None = None) -> None:
     """Refuse what is not a whole number of at least 1, and at most ``most``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:

@@ -254,7 +254,7 @@ def test_an_empty_ledger_costs_nothing_and_no_evidence_is_refused(composition):
     accountant = BayesianAccountant(composition)
     assert accountant.guarantee(Ledger(), delta=1e-5, evidence=evidence(SKEWED)).epsilon == 0
     with pytest.raises(RefusedError, match="needs evidence"):
-        accountant.guarantee(ledger(), delta=1e-5)
+        accountant.guarantee(ledger(), None, delta=1e-5)
 
 
 def test_a_statement_says_what_it_is():

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tacit.accountants.gdp import GDPAccountant
-from tacit.accountants.guarantee import check_delta
+from tacit.accountants.guarantee import Accountant, check_delta
 from tacit.accountants.registry import get_accountant
 from tacit.accountants.search import most_within, smallest_within
-from tacit.accountants.statement import Accountant
 from tacit.errors import InputError, RefusedError, check_count, check_positive, check_share
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 

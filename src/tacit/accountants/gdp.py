@@ -13,9 +13,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from tacit.accountants.gaussian import gaussian_epsilon
-from tacit.accountants.guarantee import Guarantee
+from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.accountants.pld.accountant import ledger_bracket
-from tacit.accountants.statement import check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.errors import InputError, RefusedError
 from tacit.ledger import Ledger, PoissonSample, SamplingEvent
 
@@ -68,7 +67,7 @@ class GDPAccountant:
 
     name: ClassVar[str] = "gdp"
 
-    def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
+    def guarantee(self, ledger: Ledger, *, delta: float) -> Guarantee:
         check_ledger(ledger, delta)
         refuse_adaptive(self.name, ledger)
         epsilon = self.epsilon(ledger, delta)

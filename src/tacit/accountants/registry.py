@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from tacit.accountants.gdp import GDPAccountant
-from tacit.accountants.guarantee import Guarantee, Refusal, check_delta
+from tacit.accountants.guarantee import Accountant, Guarantee, Refusal, check_delta
 from tacit.accountants.pld.accountant import PLDAccountant
 from tacit.accountants.renyi.rdp import RDPAccountant
-from tacit.accountants.statement import Accountant
 from tacit.errors import InputError, RefusedError, TacitError
 from tacit.ledger import Ledger
 

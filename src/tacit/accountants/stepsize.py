@@ -12,10 +12,9 @@ import numpy as np
 
 from tacit.accountants.calibrate import calibrate_noise
 from tacit.accountants.gaussian import gaussian_mu
-from tacit.accountants.guarantee import check_delta
+from tacit.accountants.guarantee import Accountant, check_delta
 from tacit.accountants.registry import get_accountant
 from tacit.accountants.search import smallest_within
-from tacit.accountants.statement import Accountant
 from tacit.errors import InputError, check_positive
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tacit.accountants import Budget, Guarantee, guarantees
+from tacit.accountants import Budget, Guarantee, best_bound, guarantees
 from tacit.audit.files import Claim, checkpoint_head, claims_beside
 from tacit.audit.finding import Finding
 from tacit.errors import LedgerError
@@ -55,12 +55,10 @@ def _continues(ledger: Path, file: Path, head: Head) -> list[str]:
 
 def _follows(ledger: Ledger, claim: Claim) -> list[str]:
     """A stated epsilon must not be below what the accountants say about the ledger at the same delta."""
-    said = [one for one in guarantees(ledger, claim.delta) if isinstance(one, Guarantee) and one.is_bound]
-    if claim.accountant is not None:
-        said = [one for one in said if one.accountant == claim.accountant]
-    if not said:
+    said = guarantees(ledger, claim.delta)
+    best = best_bound(one for one in said if claim.accountant in (None, one.accountant))
+    if best is None:
         return [f"{claim.where} states epsilon {claim.epsilon:g}, which no accountant can confirm"]
-    best = min(said, key=lambda one: one.epsilon)
     if claim.epsilon < best.epsilon * (1 - _ROOM):
         return [
             f"{claim.where} states epsilon {claim.epsilon:g}, the ledger says {best.epsilon:.6g} ({best.accountant})"

@@ -22,10 +22,9 @@ from tacit.accountants.bayesian.estimators import ESTIMATORS, EstimatorName, mea
 from tacit.accountants.bayesian.exposure import Exposure, exposure_of
 from tacit.accountants.bayesian.record_losses import DIRECTIONS, record_deltas
 from tacit.accountants.bayesian.sentences import WORST, Spent, estimator_sentence, evidence_sentences
-from tacit.accountants.guarantee import Guarantee
+from tacit.accountants.guarantee import Guarantee, check_ledger, statement
 from tacit.accountants.pld.accountant import PLDAccountant, ledger_deltas
 from tacit.accountants.renyi.conversion import Conversion
-from tacit.accountants.statement import check_ledger, statement
 from tacit.errors import InputError, RefusedError, check_choice, check_count, check_inside
 from tacit.evidence import Evidence
 from tacit.ledger import Ledger
@@ -71,9 +70,9 @@ class BayesianAccountant:
         for moment in self.moments:
             check_count("moments", moment)
 
-    def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
+    def guarantee(self, ledger: Ledger, evidence: Evidence, *, delta: float) -> Guarantee:
         """The smaller of the estimate and the DP number: what holds for every record holds for a typical one."""
-        epsilon, found = self.estimate(ledger, delta=delta, evidence=evidence), self._checked(evidence)
+        epsilon, found = self.estimate(ledger, evidence, delta=delta), self._checked(evidence)
         worst = PLDAccountant().guarantee(ledger, delta=delta).epsilon
         estimator: EstimatorName = "betting" if self.composition == "mixture" else self.estimator
         trust = estimator_sentence(estimator, found.records, self._spent(ledger, delta))
@@ -88,7 +87,7 @@ class BayesianAccountant:
             percentile=self.percentile,
         )
 
-    def estimate(self, ledger: Ledger, *, delta: float, evidence: object) -> float:
+    def estimate(self, ledger: Ledger, evidence: Evidence, *, delta: float) -> float:
         """What the evidence alone says, as the paper reports it: from few records it may exceed the DP number."""
         check_ledger(ledger, delta)
         found = self._checked(evidence)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.accountants.bayesian.cost import MOMENTS, privacy_costs
-from tacit.accountants.statement import refuse_event
+from tacit.accountants.guarantee import refuse_event
 from tacit.errors import InputError, RefusedError
 from tacit.evidence import Evidence
 from tacit.ledger import Ledger, PoissonSample

@@ -17,9 +17,8 @@ from tacit.accountants.bayesian.exposure import exposure_of
 from tacit.accountants.bayesian.percentiles import best_percentile, percentile_value
 from tacit.accountants.bayesian.record_losses import record_epsilons
 from tacit.accountants.bayesian.sentences import evidence_sentences
-from tacit.accountants.guarantee import Guarantee
+from tacit.accountants.guarantee import Guarantee, check_ledger, statement
 from tacit.accountants.pld.accountant import PLDAccountant
-from tacit.accountants.statement import check_ledger, statement
 from tacit.errors import InputError, RefusedError, check_choice, check_inside
 from tacit.evidence import Evidence
 from tacit.ledger import Ledger
@@ -50,11 +49,11 @@ class IndividualAccountant:
         check_inside("gamma", self.gamma)
         check_choice("by", self.by, get_args(By))
 
-    def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
+    def guarantee(self, ledger: Ledger, evidence: Evidence, *, delta: float) -> Guarantee:
         epsilons = individual_epsilons(ledger, evidence, delta, self.by)
         return self.read(ledger, evidence, epsilons, delta)
 
-    def read(self, ledger: Ledger, evidence: object, epsilons: Floats, delta: float) -> Guarantee:
+    def read(self, ledger: Ledger, evidence: Evidence, epsilons: Floats, delta: float) -> Guarantee:
         """The statement of this percentile, from the epsilons of the records."""
         found = _checked(evidence)
         if found.kind == "members":
@@ -82,7 +81,7 @@ class IndividualAccountant:
         )
 
 
-def individual_epsilons(ledger: Ledger, evidence: object, delta: float, by: By = "pld") -> Floats:
+def individual_epsilons(ledger: Ledger, evidence: Evidence, delta: float, by: By = "pld") -> Floats:
     """epsilon of each record of the evidence, at most the worst case. Private."""
     check_ledger(ledger, delta)
     found = _checked(evidence)

@@ -28,7 +28,7 @@ def bayesian_guarantees(
     found: list[Guarantee | Refusal] = []
     for accountant in accountants:
         try:
-            found.append(accountant.guarantee(ledger, delta=delta, evidence=evidence))
+            found.append(accountant.guarantee(ledger, evidence, delta=delta))
         except RefusedError as error:
             found.append(Refusal(f"{accountant.name} {accountant.composition}", str(error)))
     return found + _percentiles(ledger, evidence, delta, epsilons)
@@ -48,7 +48,7 @@ def epsilon_over_steps(
 ) -> list[float]:
     """epsilon_mu after each of some numbers of steps, in the order of the ledger."""
     return [
-        accountant.guarantee(ledger_until(ledger, count), delta=delta, evidence=evidence_until(evidence, count)).epsilon
+        accountant.guarantee(ledger_until(ledger, count), evidence_until(evidence, count), delta=delta).epsilon
         for count in steps
     ]
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacit.accountants.guarantee import Guarantee
+from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.accountants.pld import Bracket, PoissonGaussian, delta_curve, epsilon_bracket
 from tacit.accountants.pld.bounds import resolved
 from tacit.accountants.pld.lattice.replace_one import epsilon_of_samples
@@ -15,10 +15,9 @@ from tacit.accountants.renyi.conversion import ROUNDING, epsilon_from_rdp
 from tacit.accountants.renyi.discrete import rounding_gap
 from tacit.accountants.renyi.divergences import ORDERS, poisson_log_moments
 from tacit.accountants.renyi.fixed_size import fixed_size_log_moments
-from tacit.accountants.renyi.moments import Array
-from tacit.accountants.statement import check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.errors import RefusedError
 from tacit.ledger import DiscretePoissonSample, FixedSizeSample, Ledger, PoissonSample
+from tacit.types import Floats
 
 _MOST_KINDS = 64  # of fixed-size samples on one lattice
 _LARGEST_GAP = 0.01  # that strict numerics may add to epsilon, twice
@@ -81,7 +80,7 @@ def ledger_bracket(ledger: Ledger, delta: float) -> Bracket:
     return Bracket(0.0, rounded.upper + 2 * found.gap, rounded.resolved, two_sided=False)
 
 
-def ledger_deltas(ledger: Ledger, epsilons: Array) -> Array:
+def ledger_deltas(ledger: Ledger, epsilons: Floats) -> Floats:
     """Certified upper bounds of delta at each epsilon."""
     found = releases(ledger)
     if not found.events:
@@ -129,7 +128,7 @@ class PLDAccountant:
 
     name: ClassVar[str] = "pld"
 
-    def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
+    def guarantee(self, ledger: Ledger, *, delta: float) -> Guarantee:
         check_ledger(ledger, delta)
         refuse_adaptive(self.name, ledger)
         found = ledger_bracket(ledger, delta)

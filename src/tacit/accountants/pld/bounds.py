@@ -34,7 +34,7 @@ from tacit.accountants.pld.steps import (
     tolerance,
     total_variation,
 )
-from tacit.errors import InputError, RefusedError
+from tacit.errors import RefusedError, check_inside, check_not_negative
 from tacit.types import Floats
 
 _DROPPED, _MOST_DROPPED = 1e-6, 1e-3  # the share of delta spent on noise too large to follow
@@ -73,8 +73,7 @@ def epsilon_bracket(events: Sequence[PoissonGaussian], delta: float) -> Bracket:
         >>> round(found.upper, 4)
         0.8645
     """
-    if not (math.isfinite(delta) and 0 < delta < 1):
-        raise InputError(f"delta must lie strictly between 0 and 1, found {delta!r}")
+    check_inside("delta", delta)
     steps = merge(events)
     if total_variation(steps) <= delta:
         return Bracket(0.0, 0.0)
@@ -95,7 +94,7 @@ def delta_curve(events: Sequence[PoissonGaussian], epsilons: Floats) -> tuple[Fl
     """Lower and upper bounds of delta at each epsilon, in the order given; the same nodes serve many epsilons."""
     wanted = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
     for epsilon in wanted:
-        _check_epsilon(float(epsilon))
+        check_not_negative("epsilon", float(epsilon))
     steps = merge(events)
     found = resolved(lambda: _curve(steps, wanted))
     if found is None:
@@ -114,11 +113,6 @@ def _curve(steps: Steps, epsilons: Floats) -> tuple[Floats, Floats]:
     lower[order] = np.maximum.accumulate(lower[order][::-1])[::-1]
     upper[order] = np.minimum.accumulate(upper[order])
     return lower, upper
-
-
-def _check_epsilon(epsilon: float) -> None:
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise InputError(f"epsilon must be a finite number of at least 0, found {epsilon!r}")
 
 
 def epsilon_bounds(steps: Steps, direction: Direction, delta: float, floor: float = 0.0) -> Bracket:

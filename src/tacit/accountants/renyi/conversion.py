@@ -8,14 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.accountants.guarantee import check_delta
-from tacit.accountants.renyi.moments import Array, log_moments
+from tacit.accountants.renyi.moments import log_moments
 from tacit.errors import InputError
+from tacit.types import Floats
 
 Conversion = Literal["improved", "classic"]
 ROUNDING = 1e-10  # relative, to be added to an epsilon for the rounding of sums and of the conversion
 
 
-def conversion_cost(orders: ArrayLike, delta: float, conversion: Conversion = "improved") -> Array:
+def conversion_cost(orders: ArrayLike, delta: float, conversion: Conversion = "improved") -> Floats:
     """What has to be added to the Renyi divergence of each order to get epsilon.
 
     improved: log((a-1)/a) - (log delta + log a)/(a-1), Canonne, Kamath and Steinke 2020, proposition 12.

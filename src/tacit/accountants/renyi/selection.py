@@ -13,13 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import brentq
 
-from tacit.accountants.guarantee import Guarantee
+from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive, statement
 from tacit.accountants.renyi.conversion import ROUNDING, epsilon_from_rdp
 from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
-from tacit.accountants.renyi.moments import Array
-from tacit.accountants.statement import check_ledger, refuse_adaptive, statement
 from tacit.errors import InputError
 from tacit.ledger import Ledger
+from tacit.types import Floats
 
 
 def expected_trials(gamma: float, eta: float = 1.0) -> float:
@@ -43,7 +42,7 @@ def gamma_for_trials(trials: float, eta: float = 1.0) -> float:
     return float(brentq(lambda g: math.log(expected_trials(g, eta) / trials), 1e-12, 1 - 1e-9, xtol=1e-15))
 
 
-def selection_rdp(rdp: Array, orders: Sequence[float], gamma: float, eta: float = 1.0) -> Array:
+def selection_rdp(rdp: Floats, orders: Sequence[float], gamma: float, eta: float = 1.0) -> Floats:
     """The Renyi curve of the whole search from that of one trial."""
     a = np.asarray(orders, dtype=float)
     extra = (1 + eta) * ((1 - 1 / a) * rdp + math.log(1 / gamma) / a)
