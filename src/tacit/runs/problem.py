@@ -16,7 +16,7 @@ from tacit.inference import (
     SGD,
     SGHMC,
     SGLD,
-    Adam,
+    AdamDescent,
     GaussianPrior,
     InferenceMethod,
     MCDropout,
@@ -122,7 +122,7 @@ class Problem:
                 )  # fmt: skip
             case "vi":
                 return VariationalInference(
-                    model, self.likelihood, n, prior, descent=Adam(rate), initial_stddev=0.1, average=average
+                    model, self.likelihood, n, prior, descent=AdamDescent(rate), initial_stddev=0.1, average=average
                 )
             case "dropout":
                 return MCDropout(

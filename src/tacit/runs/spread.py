@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from tacit.accountants import BudgetGate
 from tacit.errors import InputError, is_number
 from tacit.ledger import Charge, LedgerFile
-from tacit.likelihoods import ScaleMixture
+from tacit.likelihoods import GaussianMixture
 from tacit.randomness import Randomness
 from tacit.tables.recipes import spread_event
 from tacit.training import TrainingPlan
@@ -39,8 +39,8 @@ class Spread:
         if not numbers or not all(self.stddevs) or not 0 < len(self.stddevs) == len(self.weights):
             raise InputError("a spread needs one positive stddev for each weight of at least 0")
 
-    def likelihood(self) -> ScaleMixture:
-        return ScaleMixture(self.stddevs, self.weights)
+    def likelihood(self) -> GaussianMixture:
+        return GaussianMixture(self.stddevs, self.weights)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def train(
     found = _found_checkpoint(checkpoint, resume, several, plan)
     goes_on = found is not None
     with closing(_engine(several, plan, randomness, example, evidence, individual_filter, goes_on, beside)) as engine:
-        _tell_noise(several, engine)
+        _give_planned_noise(several, engine)
         if found is not None:
             engine.go_on(found)
         try:
@@ -206,14 +206,16 @@ def _found_checkpoint(
     return checkpoint
 
 
-def _tell_noise(chains: Chains[State], engine: PrivateSum) -> None:
+def _give_planned_noise(chains: Chains[State], engine: PrivateSum) -> None:
     for number, method in enumerate(chains.methods):
+        if hasattr(method, "told"):
+            raise InputError("the method's told() is now called with_mean_noise(); rename it")
         if isinstance(method, FollowsPlannedNoise) and method.noise == "planned":
             if isinstance(engine.plan.clipping, AdaptiveClip):
                 raise InputError("a sampler's noise needs a fixed clip norm, found AdaptiveClip; use ClipRecords")
             denominator = engine.plan.sampling.denominator
-            stddevs = engine.noise_stddevs(0)
-            chains.methods[number] = method.told({name: value / denominator for name, value in stddevs.items()})
+            mean_noise = {name: stddev / denominator for name, stddev in engine.noise_stddevs(0).items()}
+            chains.methods[number] = method.with_mean_noise(mean_noise)
 
 
 def _temperature(chains: Chains[State], engine: PrivateSum) -> float | None:

@@ -21,9 +21,9 @@ from typing import final
 
 from torch import Tensor, nn
 
-from tacit.inference.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
+from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
 from tacit.types import Vectors
@@ -112,7 +112,7 @@ class SGLD:
         eta = as_step_size(self.step_size).at(step)
         return denominator * math.sqrt(2 * self.temperature / eta) / self.dataset_size
 
-    def told(self, mean_noise: Mapping[str, float]) -> "SGLD":
+    def with_mean_noise(self, mean_noise: Mapping[str, float]) -> "SGLD":
         return replace(self, mean_noise=mean_noise)
 
     def effective_temperature(self, noise_stddev: float, denominator: float, step: int = 0) -> float:
