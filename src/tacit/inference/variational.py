@@ -6,11 +6,11 @@ prior and the entropy need no data at all. So everything after G is post-process
 
     d/dmean = G + dKL/dmean / n          d/dspread = (dw/dspread)^T G + dKL/dspread / n
 
-Jalko et al. 2016 (DPVI) and paper N (DP-BBP) clip the gradient of mean and spread *together* and add noise to both
-halves. The second half is a function of the first and of e, so their noisy pair says no more about a record than G
-does, and here only half of the coordinates get noise (aligned gradients; Jalko, Prediger, Honkela and Kaski). A
-record's joint norm is |G| weighed by 1 + (e s'(rho))^2 in every coordinate: for standard deviations below 0.1 within
-about one percent of |G|, so the same clip norms fit.
+Jalko et al. 2016 (DPVI) and Zhang et al. (the DP-BNN paper) clip the gradient of mean and spread *together* and add
+noise to both halves. The second half is a function of the first and of e, so their noisy pair says no more about a
+record than G does, and here only half of the coordinates get noise (aligned gradients; Jalko, Prediger, Honkela and
+Kaski). A record's joint norm is |G| weighed by 1 + (e s'(rho))^2 in every coordinate: for standard deviations below 0.1
+within about one percent of |G|, so the same clip norms fit.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ from tacit.posteriors.normals import standard_normals
 from tacit.types import Vectors
 
 _MEAN, _SPREAD = "mean.", "spread."
-_PAPER_N = GaussianPrior(0.1)
+_DP_BNN_PRIOR = GaussianPrior(0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,27 +150,26 @@ def _example(family: GaussianFamily) -> Callable[[nn.Module, UserLosses], Variat
     )
 
 
-INFERENCE_METHODS["mean-field variational inference"] = _example(MeanField())
-INFERENCE_METHODS["full-rank variational inference"] = _example(FullRank())
-
-
 def bayes_by_backprop(
     model: nn.Module,
     losses: UserLosses,
     *,
     dataset_size: int,
     learning_rate: float | StepSize = 0.25,
-    prior: Prior = _PAPER_N,
+    prior: Prior = _DP_BNN_PRIOR,
     initial_stddev: float = 0.02,
     momentum: float = 0.0,
     temperature: float = 1.0,
     average: float = 0.0,
     seed: int = 0,
 ) -> VariationalInference:
-    """Bayes by Backprop for :func:`tacit.train`; the arguments are those of :class:`VariationalInference`.
+    """Bayes by Backprop (Blundell et al. 2015): a standard deviation for every weight, by stochastic gradient descent.
 
-    The default rate and prior are paper N's (C.1). It clips the gradient at the drawn weights, where the paper clips
-    those of mu and rho together; ``tacit.inference.variational`` says why that is the same privacy for less noise.
+    It is mean-field variational inference, as the DP-BNN paper (B.1) writes it: w = mu + log(1 + exp(rho)) e, and the
+    descent of its equation 7 on (mu, rho). One draw of w per step, shared by all records: every further draw would be
+    one more release. The arguments are those of :class:`VariationalInference`, the default rate and prior the paper's
+    (C.1). It clips the gradient at the drawn weights, where the paper clips those of mu and rho together; this file's
+    first lines say why that is the same privacy for less noise.
     """
     descent: Descent = PlainDescent(learning_rate, momentum)
     return VariationalInference(
@@ -178,6 +177,8 @@ def bayes_by_backprop(
     )
 
 
+INFERENCE_METHODS["mean-field variational inference"] = _example(MeanField())
+INFERENCE_METHODS["full-rank variational inference"] = _example(FullRank())
 INFERENCE_METHODS["bayes by backprop"] = lambda model, losses: bayes_by_backprop(
     model, losses, dataset_size=10_000, learning_rate=0.1
 )
