@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError
-from tacit.gradients.clipped_sum import Computing
+from tacit.gradients.computing import Computing
 from tacit.isolation.apart import Places, run_apart
 from tacit.isolation.batches import count_records, take_records
 from tacit.losses import Losses
