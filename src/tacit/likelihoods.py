@@ -163,7 +163,10 @@ class LearnedGaussian(_NormalTargets):
 
 @dataclass(frozen=True)
 class HeteroscedasticGaussian(_NormalTargets):
-    """Normal noise that differs from input to input (paper N, C.2), from two outputs: mean and softplus^-1(stddev)."""
+    """Normal noise that differs from input to input, from two outputs: mean and softplus^-1(stddev).
+
+    Zhang et al. 2021, C.2.
+    """
 
     least_stddev: float = 1e-3  # keeps a record from having an unbounded likelihood
 

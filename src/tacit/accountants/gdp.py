@@ -1,7 +1,7 @@
 """Gaussian differential privacy by the central limit: an approximation, and labelled so.
 
-Paper N says to take the smallest of several numbers; this one must never be part of a minimum, for it is not an upper
-bound: 0.8345 where the truth is 0.8645, 36 % low on a ledger of 1000 distinct events (maths.md 1).
+Zhang et al. 2021 says to take the smallest of several numbers; this one must never be part of a minimum, for it is not
+an upper bound: 0.8345 where the truth is 0.8645, 36 % low on a ledger of 1000 distinct events (maths.md 1).
 """
 
 import math
@@ -50,7 +50,7 @@ def _mu_squared(q: float, z: float) -> float:
 
 
 def ledger_mu(steps: Mapping[SamplingEvent, int], name: str = "gdp") -> float:
-    """sqrt of the sum of all squared mu (paper N, C.1)."""
+    """sqrt of the sum of all squared mu (Zhang et al. 2021, C.1)."""
     total = 0.0
     for event, count in steps.items():
         match event:

@@ -6,9 +6,9 @@ from tacit.errors import InputError, check_count, check_not_negative, is_number
 
 
 def amplification_by_sampling(epsilon: float, probability: float) -> float:
-    """epsilon after Poisson sampling: log(1 + q (e^epsilon - 1)); paper G's q epsilon is only a rule of thumb.
+    """epsilon after Poisson sampling: log(1 + q (e^epsilon - 1)).
 
-    delta becomes q delta (Balle, Barthe and Gaboardi 2018).
+    delta becomes q delta (Balle, Barthe and Gaboardi 2018). The q epsilon of McMahan et al. 2018 is a rule of thumb.
 
     Example:
         >>> round(amplification_by_sampling(1.0, 0.01), 6)
@@ -23,7 +23,7 @@ def amplification_by_sampling(epsilon: float, probability: float) -> float:
 
 
 def attack_probability(epsilon: float, delta: float = 0.0) -> float:
-    """The best chance of telling two neighbours apart, from an even guess (paper B, eq. 1): P(A).
+    """The best chance of telling two neighbours apart, from an even guess (Triastcyn and Faltings, eq. 1): P(A).
 
     (e^epsilon + delta) / (1 + e^epsilon).
 

@@ -1,6 +1,7 @@
 """Calibration of class probabilities: does a confidence of 80 % mean right in 80 % of the cases?
 
-ECE = sum_m |B_m|/n |acc(B_m) - conf(B_m)| and MCE = max_m |acc(B_m) - conf(B_m)| over M equal bins (paper N, C.1).
+ECE = sum_m |B_m|/n |acc(B_m) - conf(B_m)| and MCE = max_m |acc(B_m) - conf(B_m)| over M equal bins (Zhang et al. 2021,
+C.1).
 """
 
 from dataclasses import dataclass

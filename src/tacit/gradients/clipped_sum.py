@@ -1,4 +1,4 @@
-"""The clipped sum of a sample, in physical chunks of bounded memory. The chunking changes speed only (F3)."""
+"""The clipped sum of a sample, in physical chunks of bounded memory. The chunking changes speed only."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -215,7 +215,7 @@ class _Summing:
         self._add(gradients, part.units[some], len(whole))
 
     def _add_alone(self, part: _Part, chance: RecordChance, places: Places) -> None:
-        """Units one after the other; one that makes the losses raise contributes zero (failure-modes F5)."""
+        """Units one after the other; one that makes the losses raise contributes zero (failure-modes.md, F5)."""
         self._watch(part, chance, alone=True)
         pieces = [row for batch in part.batches for row in _one_by_one(batch)]
         for place in places:

@@ -1,4 +1,4 @@
-"""Distances between the gradients of pairs of records, for the leakage check of paper B, section 5.2. Private."""
+"""Distances between the gradients of pairs of records, for ``tacit.evaluation.leakage``. Private."""
 
 from collections.abc import Mapping
 

@@ -2,8 +2,8 @@
 
 Training is descent on losses in which every record has its own masks; the clip bounds a record's gradient whatever its
 masks are. The engine draws them from the secure source (``training/private_sum``), because a mask that can be foreseen
-would tell where in the batch a record lies. Weight decay is the prior of paper N's equation 10: with keep probability
-p, length scale l and precision tau, GaussianPrior(sqrt(tau / p) / l).
+would tell where in the batch a record lies. Weight decay is the prior of Zhang et al. 2021's equation 10: with keep
+probability p, length scale l and precision tau, GaussianPrior(sqrt(tau / p) / l).
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Checkpoints: where a run is, so that it can go on after a stop, a crash or a kill.
 
 A checkpoint names the head of the ledger, and going on needs a ledger that continues from it: a missing, older or other
-ledger is refused, so epsilon never starts again at zero (failure-modes F10). It holds no key and no generator: a run
-goes on with fresh randomness (F9). It is a safetensors file with JSON in its header: reading one cannot run code (F20).
+ledger is refused, so epsilon never starts again at zero. It holds no key and no generator: a run
+goes on with fresh randomness. It is a safetensors file with JSON in its header: reading one cannot run code.
 Its content is made of releases, so it may be kept wherever the posterior may.
 """
 

@@ -1,4 +1,4 @@
-"""A state as tensors and JSON: what a checkpoint can hold without ever running code when it is read (F20)."""
+"""A state as tensors and JSON: what a checkpoint can hold without ever running code when it is read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass

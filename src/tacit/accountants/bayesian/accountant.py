@@ -1,4 +1,6 @@
-"""The Bayesian accountant (paper B): epsilon_mu for a record drawn like the data, beside the worst case, never for it.
+"""The Bayesian accountant (Triastcyn and Faltings 2020): what a record drawn like the data loses.
+
+Its epsilon_mu stands beside the worst case, never for it.
 
 Three compositions of the cost of a run:
 
@@ -44,8 +46,9 @@ class BayesianAccountant:
         composition: how the costs of steps are put together; "mixture" is the tightest, "holder" the paper's.
         estimator: "betting" is sound; "student_t" (the paper's) and "binary" are heuristics below the worst case.
         gamma: what estimating may cost in all, out of delta; None takes a tenth of delta.
-        percentile: state (epsilon, delta) for this share of the data by Markov's inequality (paper B, 4.4.1): never
-            above the worst case, and usually not below it either; :class:`IndividualAccountant` says far more.
+        percentile: state (epsilon, delta) for this share of the data by Markov's inequality (Triastcyn and Faltings,
+            4.4.1): never above the worst case, and usually not below it either; :class:`IndividualAccountant` says far
+            more.
         conversion: "improved", or the paper's "classic".
     """
 
@@ -104,7 +107,10 @@ class BayesianAccountant:
         return float(chernoff_epsilons(costs, self.moments, delta_mu - spent.gamma, self.conversion).min())
 
     def _delta_mu(self, delta: float) -> float:
-        """The delta of the mean over records; a percentile pays for Markov's inequality (paper B, 4.4.1)."""
+        """The delta of the mean over records; a percentile pays for Markov's inequality.
+
+        Triastcyn and Faltings, 4.4.1.
+        """
         return delta if self.percentile is None else (1 - self.percentile) * delta
 
     def _spent(self, ledger: Ledger, delta: float) -> Spent:
@@ -180,7 +186,7 @@ def _covered(evidence: Evidence) -> dict[tuple[float, float], int]:
 def chernoff_epsilons(
     costs: Floats, moments: tuple[int, ...], delta: float, conversion: Conversion = "improved", percentile: float = 0.0
 ) -> Floats:
-    """epsilon of each order, at least 0: classic as in paper B, corollary 1; improved as in maths.md 8.
+    """epsilon of each order, at least 0: classic as in Triastcyn and Faltings, corollary 1; improved as in maths.md 8.
 
     With a percentile, Markov's inequality on exp(lambda R(x)) adds log 1/(1 - percentile) inside.
 

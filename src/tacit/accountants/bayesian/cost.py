@@ -1,4 +1,4 @@
-"""The privacy cost of one record at one step (paper B, theorem 3): moments of its privacy loss, whole orders.
+"""The privacy cost of one record at one step (Triastcyn and Faltings 2020, theorem 3): moments of its privacy loss.
 
     A(lambda, q, r) = log sum_k binom(lambda+1, k) q^k (1-q)^(lambda+1-k) exp((k-1) D_k(r))
 
@@ -77,7 +77,10 @@ def printed_reverse_cost(probability: float, distances: ArrayLike, moment: int) 
 
 
 def holder_cost(costs: ArrayLike, steps: float, weights: ArrayLike | None = None) -> float:
-    """c_t(lambda, T) = (1/T) log E_x[exp(T A_t(x))] for a known distribution of records (paper B, eq. 10)."""
+    """c_t(lambda, T) = (1/T) log E_x[exp(T A_t(x))] for a known distribution of records.
+
+    Triastcyn and Faltings, eq. 10.
+    """
     values = np.asarray(costs, dtype=float)
     w = np.full(values.shape, 1 / values.size) if weights is None else np.asarray(weights, dtype=float)
     return float(logsumexp(steps * values, b=w)) / steps

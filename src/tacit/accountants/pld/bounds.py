@@ -19,9 +19,9 @@ import numpy as np
 
 from tacit.accountants.pld.closed_form import closed_form, closed_form_epsilon, has_closed_form
 from tacit.accountants.pld.contour.shape import LITTLE_WORK, SOME_WORK
-from tacit.accountants.pld.contour.solve import OneDirection
+from tacit.accountants.pld.contour.solve import ContourSide
 from tacit.accountants.pld.contour.solve import curve_bounds as contour_curve
-from tacit.accountants.pld.lattice.rare import CHEAP, MOST, Rare
+from tacit.accountants.pld.lattice.solve import CHEAP, MOST, LatticeSide
 from tacit.accountants.pld.steps import (
     FAINT,
     Bracket,
@@ -117,19 +117,19 @@ def _curve(steps: Steps, epsilons: Floats) -> tuple[Floats, Floats]:
 
 def epsilon_bounds(steps: Steps, direction: Direction, delta: float, floor: float = 0.0) -> Bracket:
     """A bracket of max(floor, epsilon(delta)) of one direction."""
-    side, known = OneDirection(steps, direction), Bracket(floor, math.inf)
+    side, known = ContourSide(steps, direction), Bracket(floor, math.inf)
     if direction == "add" and floor > 0 and side.surely_within(floor, delta):
         return Bracket(floor, floor)
-    if not Rare.serves(steps):
+    if not LatticeSide.serves(steps):
         return _contour_epsilon(side, delta, known, floor)
-    rare = Rare(steps, direction)
-    first = rare.epsilon(delta, known, floor)
+    lattice = LatticeSide(steps, direction)
+    first = lattice.epsilon(delta, known, floor)
     if first.narrow:
         return first.bracket
     worth = _worth(first.cells)
     found = _contour_epsilon(side, delta, first.bracket, floor, worth)
     if _wide(found):
-        found = rare.epsilon(delta, found, floor, 2 * MOST, min(first.cells, MOST // 2)).bracket
+        found = lattice.epsilon(delta, found, floor, 2 * MOST, min(first.cells, MOST // 2)).bracket
     if _wide(found) and worth < math.inf:
         found = _contour_epsilon(side, delta, found, floor)
     return found
@@ -148,7 +148,7 @@ def _worth(cells: int) -> float:
 
 
 def _contour_epsilon(
-    side: OneDirection, delta: float, known: Bracket, floor: float, most_work: float = math.inf
+    side: ContourSide, delta: float, known: Bracket, floor: float, most_work: float = math.inf
 ) -> Bracket:
     """A bracket within the one that is known already."""
     if side.direction == "add":
@@ -158,7 +158,7 @@ def _contour_epsilon(
     # with the largest noise cut off if that helps: where large moments come from noise that no run meets
     cost, little = side.cost(delta)
     c = side.axis.for_delta(math.log(delta)).c
-    cut_off = OneDirection(side.steps, "remove", _DROPPED * delta, 1.5 * c) if cost > little else side
+    cut_off = ContourSide(side.steps, "remove", _DROPPED * delta, 1.5 * c) if cost > little else side
     if cut_off is side or cut_off.cost(delta)[0] >= cost:
         return side.epsilon(delta, known, floor, most_work)
     found = cut_off.epsilon(delta, known, floor, most_work, rounds=1)
@@ -169,18 +169,18 @@ def _contour_epsilon(
     c = cut_off.axis.for_delta(math.log(delta)).c
     share = min(0.1 * enough(found.upper) * c, _MOST_DROPPED)
     if share > 3 * _DROPPED:
-        cut_off = OneDirection(side.steps, "remove", share * delta, 1.2 * c)
+        cut_off = ContourSide(side.steps, "remove", share * delta, 1.2 * c)
     return cut_off.epsilon(delta, found, floor, most_work)
 
 
 def curve_bounds(steps: Steps, direction: Direction, epsilons: Floats, floors: Floats) -> tuple[Floats, Floats]:
     """Bounds of max(floor, delta(epsilon)) of one direction, for each epsilon."""
     lower, upper, narrow = np.zeros(len(epsilons)), np.ones(len(epsilons)), np.zeros(len(epsilons), bool)
-    if Rare.serves(steps):
-        rare = Rare(steps, direction)
-        lower, upper, narrow = rare.curve(epsilons)
+    if LatticeSide.serves(steps):
+        lattice = LatticeSide(steps, direction)
+        lower, upper, narrow = lattice.curve(epsilons)
     elif direction == "add":
-        side = OneDirection(steps, direction)
+        side = ContourSide(steps, direction)
         pairs = zip(epsilons, floors, strict=True)
         narrow = np.array([side.surely_within(float(e), float(f)) if f > 0 else False for e, f in pairs], bool)
         upper[narrow] = floors[narrow]
@@ -192,11 +192,11 @@ def curve_bounds(steps: Steps, direction: Direction, epsilons: Floats, floors: F
             low, high = bounds(epsilons[waiting])
             lower[waiting], upper[waiting] = np.maximum(lower[waiting], low), np.minimum(upper[waiting], high)
 
-    sides = [OneDirection(steps, direction, dropped) for dropped in ((0.0, _TINY) if direction == "remove" else (0.0,))]
+    sides = [ContourSide(steps, direction, dropped) for dropped in ((0.0, _TINY) if direction == "remove" else (0.0,))]
     for side in sides:
-        improve(_WIDE, partial(contour_curve, side, most_work=SOME_WORK if Rare.serves(steps) else math.inf))
-    if Rare.serves(steps):
-        improve(_WIDE, lambda some: rare.curve(some, MOST // 4)[:2])
+        improve(_WIDE, partial(contour_curve, side, most_work=SOME_WORK if LatticeSide.serves(steps) else math.inf))
+    if LatticeSide.serves(steps):
+        improve(_WIDE, lambda some: lattice.curve(some, MOST // 4)[:2])
         improve(_VERY_WIDE, partial(contour_curve, sides[-1]))
     if np.any(lower > upper):
         raise RefusedError("two bounds of delta contradict each other; please report this ledger")
@@ -228,8 +228,8 @@ def delta_at_most(steps: Steps, epsilon: float) -> float:
     return min(1.0, *(bound for bound in bounds if bound is not None and bound == bound))  # nan is not itself
 
 
-def _sides(steps: Steps) -> tuple[OneDirection, OneDirection]:
-    return OneDirection(steps, "remove"), OneDirection(steps, "add")
+def _sides(steps: Steps) -> tuple[ContourSide, ContourSide]:
+    return ContourSide(steps, "remove"), ContourSide(steps, "add")
 
 
 def _unsampled(steps: Steps) -> Steps:

@@ -50,7 +50,10 @@ def epsilon_from_rdp(
 
 
 def moments_epsilon(probability: float, noise_multiplier: float, steps: int, delta: float, moment: int) -> float:
-    """The moments accountant at one fixed order lambda, as in paper B, figures 1 and 5: no minimum is taken."""
+    """The moments accountant at one fixed order lambda: no minimum is taken.
+
+    As in Triastcyn and Faltings, figures 1 and 5.
+    """
     check_delta(delta)
     cost = steps * float(log_moments(probability, noise_multiplier, moment + 1)[0, 0])
     return (cost - math.log(delta)) / moment

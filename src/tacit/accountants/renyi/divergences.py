@@ -43,7 +43,10 @@ def subsampled_gaussian_rdp(probability: ArrayLike, noise_multiplier: ArrayLike,
 
 
 def reverse_log_moment(probability: float, noise_multiplier: float, moment: float) -> float:
-    """lambda D_{lambda+1}(N(0) || mixture): the exact R term of paper B, theorem 3, for the direction "add"."""
+    """lambda D_{lambda+1}(N(0) || mixture), for the direction "add".
+
+    The exact R term of Triastcyn and Faltings, theorem 3.
+    """
     return float(log_moments(probability, noise_multiplier, -moment)[0, 0])
 
 

@@ -4,9 +4,9 @@ With x ~ N(0, z^2), u(x) = q (exp((2x - 1) / (2 z^2)) - 1) and 1 + u the ratio o
 
     moment(a) = E[(1 + u)^a]
 
-is what Renyi accounting needs: a = alpha for the direction "remove" (paper B, theorem 3, L term) and a = 1 - alpha for
-"add" (the exact R term). Because E[u] = 0 it equals 1 + E[(1 + u)^a - 1 - a u], whose integrand is never negative
-(Bernoulli's inequality), so that nothing cancels however small q is.
+is what Renyi accounting needs: a = alpha for the direction "remove" (Triastcyn and Faltings, theorem 3, L term) and a =
+1 - alpha for "add" (the exact R term). Because E[u] = 0 it equals 1 + E[(1 + u)^a - 1 - a u], whose integrand is never
+negative (Bernoulli's inequality), so that nothing cancels however small q is.
 
 Every number is an upper bound: rounding is added, and where the integral would take too many points a bound that needs
 none is taken: above a = 1 the chord between whole orders, below 0 the logarithm of the largest ratio.

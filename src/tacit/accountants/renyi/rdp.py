@@ -1,4 +1,4 @@
-"""The Renyi accountant (paper B, theorem 3, L term; Mironov et al. 2019)."""
+"""The Renyi accountant (Triastcyn and Faltings, theorem 3, L term; Mironov et al. 2019)."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ PRETENDED = "not a bound: a posterior sample came from a sampler that is not exa
 class RDPAccountant:
     """A rigorous upper bound, quick and additive; looser than PLD by some ten percent.
 
-    For an adaptive schedule it states the Renyi filter's guarantee at the declared budget (failure-modes F13).
+    For an adaptive schedule it states the Renyi filter's guarantee at the declared budget (failure-modes.md, F13).
     """
 
     orders: tuple[float, ...] = ORDERS

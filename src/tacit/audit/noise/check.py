@@ -1,6 +1,6 @@
 """Check 2: the noise has the claimed scale, is normal to its tails, and never comes twice.
 
-The real engine releases samples in which nobody was drawn (F7), so that all that leaves is noise; it is judged by the
+The real engine releases samples in which nobody was drawn, so that all that leaves is noise; it is judged by the
 standard deviations that the *ledger* holds.
 """
 

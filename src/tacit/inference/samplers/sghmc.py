@@ -1,4 +1,6 @@
-"""Stochastic gradient Hamiltonian Monte Carlo, whose noise is the privacy noise (Chen, Fox and Guestrin 2014; paper M).
+"""Stochastic gradient Hamiltonian Monte Carlo, whose noise is the privacy noise.
+
+Chen, Fox and Guestrin 2014; Li et al. 2019.
 
 In the form of SGD with momentum (Chen et al., equation 15), with velocity v, friction alpha and step size eta:
 

@@ -210,14 +210,14 @@ def grid(steps: Steps, direction: Direction, frame: Frame, most_size: int) -> Gr
         if line is None:
             return None
         lines.append(replace(line, first=line.first + origin + (shift if laws is above else -shift)))
-    infinite = some([law.tail_p for law in above], counts)
-    tail_p, tail_q = some([law.tail_p for law in below], counts), some([law.tail_q for law in below], counts)
+    infinite = any_tail([law.tail_p for law in above], counts)
+    tail_p, tail_q = any_tail([law.tail_p for law in below], counts), any_tail([law.tail_q for law in below], counts)
     lost = tails.lost(start + window.offset, window.size)
     slack = 16 * UNIT * (abs(bottom) + steps.total * width + frame.least + width * window.size)
     return Grid(lines[0], lines[1], lost + infinite * (1 + 1e-12), tail_p * (1 - 1e-12), tail_q * (1 + 1e-12), slack)
 
 
-def some(tails: list[float], counts: Floats) -> float:
+def any_tail(tails: list[float], counts: Floats) -> float:
     """The probability that some step is in its tail."""
     if max(tails) >= 1:
         return 1.0

@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import erf, ndtri
 
-from tacit.accountants.pld.lattice.grid import Circle, Line, compose, some
+from tacit.accountants.pld.lattice.grid import Circle, Line, any_tail, compose
 from tacit.accountants.pld.lattice.laws import Cells, Law, cells_between, doubt_of
 from tacit.accountants.pld.lattice.tails import Bins, Tails
 from tacit.accountants.pld.steps import UNIT, PoissonGaussian, loss_at
@@ -139,7 +139,7 @@ def _composed(
     slack = 16 * UNIT * (total * width * below + known + width * window.size)
     moved = float(counts @ [one.shift for one in laws]) + slack - total * below * width
     lost = tails.lost(first, window.size)
-    return replace(line, first=line.first + moved), lost + some([one.tail_p for one in laws], counts) * (1 + 1e-12)
+    return replace(line, first=line.first + moved), lost + any_tail([one.tail_p for one in laws], counts) * (1 + 1e-12)
 
 
 def _single_bins(number: int, width: float) -> Bins:

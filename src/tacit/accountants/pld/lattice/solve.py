@@ -71,7 +71,7 @@ class Found:
     cells: int
 
 
-class Rare:
+class LatticeSide:
     """Certified answers for one direction of a ledger of few kinds of subsampled steps."""
 
     def __init__(self, steps: Steps, direction: Direction) -> None:
