@@ -11,7 +11,7 @@ from tacit.inference import INFERENCE_METHODS, MakesPosterior
 from tacit.ledger import Head
 from tacit.posteriors import GaussianPosterior
 from tacit.training import Checkpoint, read_checkpoint
-from tacit.training.trees import take_apart
+from tacit.training.checkpoints import take_apart
 
 
 @pytest.fixture(params=INFERENCE_METHODS.values(), ids=INFERENCE_METHODS)

@@ -10,8 +10,6 @@ from tacit.evidence import Evidence
 from tacit.ledger import BallsInBinsStep, Ledger, Neighbours, SamplingEvent, Unit
 
 Notion = Literal["dp", "bayesian_dp"]
-
-
 _BY_RENYI = ("balls_in_bins", "discrete_poisson", "fixed_size")
 
 

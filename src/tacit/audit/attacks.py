@@ -35,8 +35,6 @@ from tacit.training import DataSource, TrainingPlan, train
 
 WEAK = ("finds gross faults only: a run tells much less than its worst case",)
 _GUESSES = 0.1  # of the canaries, on either side
-
-
 _SIZE, _STEPS, _RATE, _MULTIPLIER = 20, 20, 0.5, 1.0
 
 

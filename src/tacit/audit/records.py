@@ -15,8 +15,6 @@ from tacit.ledger import Head, Ledger, ledger_path, read_ledger, verify_ledger
 
 _CHECKPOINT = "tacit_checkpoint"
 _MOST_BYTES = 1 << 24  # a statement is small
-
-
 _ROOM = 1e-6  # relative, for numbers that were rounded when they were written down
 
 

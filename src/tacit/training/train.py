@@ -1,9 +1,13 @@
 """Run an inference method under a plan, and keep what it releases."""
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -20,13 +24,13 @@ from tacit.training.chains import Chains, Keeping
 from tacit.training.checkpoints import Checkpoint, read_checkpoint
 from tacit.training.evidence import EvidencePlan
 from tacit.training.individual_filter import IndividualFilter
-from tacit.training.interrupts import between_steps
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.samples import DataSource
 from tacit.types import Batch
 
 State = TypeVar("State")
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,3 +235,38 @@ def _progress(steps: int, shown: bool) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, disable=not shown, transient=True) as bar:
         task = bar.add_task("training privately", total=steps)
         yield lambda step: bar.update(task, completed=step + 1)
+
+
+@contextmanager
+def between_steps(wanted: bool = True) -> Iterator[Callable[[], None]]:
+    """Hold SIGINT, SIGTERM and SIGHUP back; the function that is given raises what came, when a step is finished.
+
+    A second signal does not wait. Signals that are ignored, as by nohup, stay so. Other threads than the main one, and
+    other processes, are left as they are.
+    """
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    came: list[int] = []
+    process = os.getpid()
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if came or os.getpid() != process:  # a loading process that was forked from us
+            raise _of(number)
+        came.append(number)
+
+    def let_through() -> None:
+        if came:
+            raise _of(came[0])
+
+    ends = [number for number in _ENDS if signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, hold) for number in ends}
+    try:
+        yield let_through
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+def _of(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
