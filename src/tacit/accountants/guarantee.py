@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tacit.errors import InputError, RefusedError, check_count, is_number
-from tacit.evidence import Evidence
 from tacit.ledger import BallsInBinsStep, Ledger, Neighbours, SamplingEvent, Unit
+
+if TYPE_CHECKING:
+    from tacit.evidence import Evidence
 
 Notion = Literal["dp", "bayesian_dp"]
 _BY_RENYI = ("balls_in_bins", "discrete_poisson", "fixed_size")
@@ -96,7 +98,7 @@ class EvidenceAccountant(Protocol):
     @property
     def name(self) -> str: ...
 
-    def guarantee(self, ledger: Ledger, evidence: Evidence, *, delta: float) -> Guarantee: ...
+    def guarantee(self, ledger: Ledger, evidence: "Evidence", *, delta: float) -> Guarantee: ...
 
 
 def check_ledger(ledger: Ledger, delta: float) -> None:
