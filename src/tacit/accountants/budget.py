@@ -19,7 +19,7 @@ import numpy as np
 from tacit.accountants.guarantee import check_delta, check_ledger
 from tacit.accountants.pld.accountant import ledger_bracket
 from tacit.accountants.renyi.balls_in_bins import are_whole_passes, in_passes
-from tacit.accountants.renyi.conversion import ROUNDING, epsilon_from_rdp
+from tacit.accountants.renyi.conversion import rdp_bound
 from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
 from tacit.accountants.renyi.filter import RenyiFilter
 from tacit.accountants.search import most_within
@@ -107,7 +107,7 @@ class BudgetGate:
         return self._filter.admits(float(self._spent.curve_with(block, (self._filter.order,))[0]))
 
     def _renyi_epsilon(self, curve: Floats, orders: tuple[float, ...] = ORDERS) -> float:
-        return epsilon_from_rdp(curve, orders, self.budget.delta)[0] * (1 + ROUNDING)
+        return rdp_bound(curve, orders, self.budget.delta)
 
     def _counts_fit(self, block: Ledger) -> bool:
         spent, more, limit = self._spent.counts, block.merged(), self.budget.epsilon

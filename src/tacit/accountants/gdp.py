@@ -15,10 +15,9 @@ from scipy.special import ndtr
 from tacit.accountants.gaussian import gaussian_epsilon
 from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.accountants.pld.accountant import ledger_bracket
+from tacit.accountants.renyi.conversion import ROUNDING
 from tacit.errors import InputError, RefusedError
 from tacit.ledger import Ledger, PoissonSample, SamplingEvent
-
-ROUNDING = 1e-10
 
 
 def gdp_mu(

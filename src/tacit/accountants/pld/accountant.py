@@ -11,7 +11,7 @@ from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive
 from tacit.accountants.pld import Bracket, PoissonGaussian, delta_curve, epsilon_bracket
 from tacit.accountants.pld.bounds import resolved
 from tacit.accountants.pld.lattice.replace_one import epsilon_of_samples
-from tacit.accountants.renyi.conversion import ROUNDING, epsilon_from_rdp
+from tacit.accountants.renyi.conversion import rdp_bound
 from tacit.accountants.renyi.discrete import rounding_gap
 from tacit.accountants.renyi.divergences import ORDERS, poisson_log_moments
 from tacit.accountants.renyi.fixed_size import fixed_size_log_moments
@@ -102,7 +102,7 @@ def _samples_bracket(samples: tuple[tuple[FixedSizeSample, int], ...], delta: fl
     """At most what Renyi divergences say: a lattice may be too coarse, or too large to be made."""
     orders = np.array(ORDERS)
     moments = sum(n * fixed_size_log_moments(e.probability, e.noise_multiplier, orders) for e, n in samples)
-    renyi = epsilon_from_rdp(moments / (orders - 1), ORDERS, delta)[0] * (1 + ROUNDING)
+    renyi = rdp_bound(moments / (orders - 1), ORDERS, delta)
     # replacing a unit moves the sum by twice its contribution
     events = [PoissonGaussian(e.probability, e.noise_multiplier / 2, n) for e, n in samples]
     if renyi == 0 or len(events) > _MOST_KINDS:
@@ -118,8 +118,8 @@ def _bracket(events: tuple[PoissonGaussian, ...], delta: float) -> Bracket:
     if found.resolved:
         return found
     rows, orders = [(one.probability, one.noise_multiplier, one.count) for one in events], np.array(ORDERS)
-    renyi = epsilon_from_rdp(poisson_log_moments(rows, orders) / (orders - 1), ORDERS, delta)[0]
-    return Bracket(found.lower, min(found.upper, renyi * (1 + ROUNDING)), resolved=False)
+    renyi = rdp_bound(poisson_log_moments(rows, orders) / (orders - 1), ORDERS, delta)
+    return Bracket(found.lower, min(found.upper, renyi), resolved=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,11 @@ def epsilon_from_rdp(
     return max(0.0, float(values[best])), float(orders[best])
 
 
+def rdp_bound(rdp: ArrayLike, orders: Sequence[float], delta: float) -> float:
+    """The smallest epsilon over the orders with its rounding added: a rigorous bound."""
+    return epsilon_from_rdp(rdp, orders, delta)[0] * (1 + ROUNDING)
+
+
 def moments_epsilon(probability: float, noise_multiplier: float, steps: int, delta: float, moment: int) -> float:
     """The moments accountant at one fixed order lambda: no minimum is taken.
 

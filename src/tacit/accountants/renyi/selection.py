@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive, statement
-from tacit.accountants.renyi.conversion import ROUNDING, epsilon_from_rdp
+from tacit.accountants.renyi.conversion import rdp_bound
 from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
 from tacit.errors import InputError
 from tacit.ledger import Ledger
@@ -59,11 +59,9 @@ def selection_guarantee(trial: Ledger, *, delta: float, trials: float, eta: floa
     refuse_adaptive("private selection", trial)
     gamma = gamma_for_trials(trials, eta)
     curve = selection_rdp(renyi_curve(trial), ORDERS, gamma, eta)
-    epsilon, _ = epsilon_from_rdp(curve, ORDERS, delta)
+    epsilon = rdp_bound(curve, ORDERS, delta)
     also = (
         f"search: the number of trials was drawn from a truncated negative binomial (eta {eta:g}, mean {trials:g}), "
         "settings were drawn independently of the data, and only the best trial is released",
     )
-    return statement(
-        trial, accountant="rdp_selection", epsilon=epsilon * (1 + ROUNDING), delta=delta, is_bound=True, also=also
-    )
+    return statement(trial, accountant="rdp_selection", epsilon=epsilon, delta=delta, is_bound=True, also=also)
