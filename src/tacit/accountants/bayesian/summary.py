@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tacit.accountants.bayesian.accountant import BayesianAccountant
 from tacit.accountants.bayesian.individual import percentile_curve
-from tacit.accountants.guarantee import Guarantee, Refusal
+from tacit.accountants.guarantee import EvidenceAccountant, Guarantee, Refusal
 from tacit.errors import RefusedError
 from tacit.evidence import Evidence
 from tacit.ledger import Charge, Ledger
@@ -44,7 +44,7 @@ def _percentiles(
 
 
 def epsilon_over_steps(
-    ledger: Ledger, evidence: Evidence, delta: float, accountant: BayesianAccountant, steps: Sequence[int]
+    ledger: Ledger, evidence: Evidence, delta: float, accountant: EvidenceAccountant, steps: Sequence[int]
 ) -> list[float]:
     """epsilon_mu after each of some numbers of steps, in the order of the ledger."""
     return [
