@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit.accountants.bayesian.cost import MOMENTS, privacy_costs
 from tacit.accountants.bayesian.estimators import ESTIMATORS, EstimatorName, mean_upper
-from tacit.accountants.bayesian.exposure import Exposure, exposure_of
+from tacit.accountants.bayesian.exposure import Exposure, check_evidence, exposure_of
 from tacit.accountants.bayesian.record_losses import DIRECTIONS, record_deltas
 from tacit.accountants.bayesian.sentences import WORST, Spent, estimator_sentence, evidence_sentences
 from tacit.accountants.guarantee import Guarantee, check_ledger, statement
@@ -75,17 +75,21 @@ class BayesianAccountant:
 
     def guarantee(self, ledger: Ledger, evidence: Evidence, *, delta: float) -> Guarantee:
         """The smaller of the estimate and the DP number: what holds for every record holds for a typical one."""
-        epsilon, found = self.estimate(ledger, evidence, delta=delta), self._checked(evidence)
+        epsilon = self.estimate(ledger, evidence, delta=delta)
         worst = PLDAccountant().guarantee(ledger, delta=delta).epsilon
         estimator: EstimatorName = "betting" if self.composition == "mixture" else self.estimator
-        trust = estimator_sentence(estimator, found.records, self._spent(ledger, delta))
+        trust = estimator_sentence(estimator, evidence.records, self._spent(ledger, delta))
         return statement(
             ledger,
             accountant=f"{self.name} {self.composition}" + ("" if estimator == "betting" else f" {estimator}"),
             epsilon=min(epsilon, worst),
             delta=delta,
             is_bound=False,
-            also=(*evidence_sentences(ledger, found), trust, *((WORST,) if ledger.steps and worst <= epsilon else ())),
+            also=(
+                *evidence_sentences(ledger, evidence),
+                trust,
+                *((WORST,) if ledger.steps and worst <= epsilon else ()),
+            ),
             notion="bayesian_dp",
             percentile=self.percentile,
         )
@@ -93,17 +97,17 @@ class BayesianAccountant:
     def estimate(self, ledger: Ledger, evidence: Evidence, *, delta: float) -> float:
         """What the evidence alone says, as the paper reports it: from few records it may exceed the DP number."""
         check_ledger(ledger, delta)
-        found = self._checked(evidence)
+        self._check(evidence)
         if not ledger.steps:
             return 0.0
         delta_mu, spent = self._delta_mu(delta), self._spent(ledger, delta)
         match self.composition:
             case "mixture":
-                return mixture_epsilon(exposure_of(ledger, found, self.name), ledger, delta_mu, spent.gamma)
+                return mixture_epsilon(exposure_of(ledger, evidence, self.name), ledger, delta_mu, spent.gamma)
             case "probes":
-                costs = self._probe_cost(exposure_of(ledger, found, self.name), spent.each)
+                costs = self._probe_cost(exposure_of(ledger, evidence, self.name), spent.each)
             case _:
-                costs = self._holder_cost(ledger, found, spent.each)
+                costs = self._holder_cost(ledger, evidence, spent.each)
         return float(chernoff_epsilons(costs, self.moments, delta_mu - spent.gamma, self.conversion).min())
 
     def _delta_mu(self, delta: float) -> float:
@@ -156,17 +160,13 @@ class BayesianAccountant:
             covered += steps * privacy_costs(q, 1 / z, self.moments)[0]
         return np.maximum(every - covered, 0.0)
 
-    def _checked(self, evidence: object) -> Evidence:
-        if not isinstance(evidence, Evidence):
-            raise RefusedError("a Bayesian number needs evidence: train with probes, or give the evidence of the run")
-        if self.estimator not in ESTIMATORS:
-            raise InputError(f"estimator must be one of {', '.join(ESTIMATORS)}, found {self.estimator!r}")
+    def _check(self, evidence: Evidence) -> None:
+        check_evidence(evidence)
         if evidence.kind == "members" and (self.estimator == "betting" or self.composition == "mixture"):
             raise RefusedError(
                 "the members' own norms are no fresh draws, so nothing sound follows for the population: "
                 "give held-out probes, or the paper's estimator student_t"
             )
-        return evidence
 
 
 def _horizon(ledger: Ledger) -> int:

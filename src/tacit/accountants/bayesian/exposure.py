@@ -93,6 +93,12 @@ def constant_exposure(probability: float, distances: ArrayLike, steps: int) -> E
     return Exposure((Part(probability, grid, weights),), (Part(probability, grid, worst),))
 
 
+def check_evidence(evidence: object) -> None:
+    """Refuse what is no evidence: without it nothing is known of single records."""
+    if not isinstance(evidence, Evidence):
+        raise RefusedError("this number needs evidence of records: train with probes, or give the evidence of the run")
+
+
 def exposure_of(ledger: Ledger, evidence: Evidence, name: str) -> Exposure:
     """Join a ledger and its evidence; what the evidence does not cover is charged at the worst case."""
     charged = _charged(ledger, name)
