@@ -8,6 +8,7 @@ from tacit.errors import InputError
 _RELATIVE = 1e-7  # how close to the best value, or its cost to the target, the answer is
 _SMALLEST, _LARGEST = 1e-3, 1e9
 _MOST = 10**12
+_NONE = 1e-304  # of a target: less counts as this
 
 
 def smallest_within(cost: Callable[[float], float], target: float, name: str, start: float) -> float:
@@ -91,3 +92,26 @@ def _close(cost: Callable[[int], float], target: float, below: tuple[int, float]
             gap_low = gap_low / 2 if side == 1 else gap_low
             high, gap_high, side = middle, gap, 1
     return low
+
+
+def crossing(
+    curve: Callable[[float], float], target: float, low: float, high: float, width: float
+) -> tuple[float, float]:
+    """Ends a < b, as close as ``width``, with curve(a) > target and curve(b) <= target (or b the given ``high``).
+
+    The curve is the exponential of something smooth, so the false position in its logarithm goes fast; the step is
+    kept off the ends so that both of them close in.
+    """
+    at_low, at_high = math.log(max(_NONE, curve(low) / target)), min(math.log(max(_NONE, curve(high) / target)), 0.0)
+    for turn in range(200):
+        if high - low <= max(width, 4e-16 * high):
+            break
+        share = at_low / (at_low - at_high) if turn % 4 != 3 and at_high < 0 else 0.5
+        gap = 0.4 * width / (high - low)
+        middle = low + (high - low) * min(max(share, min(gap, 0.5)), max(1 - gap, 0.5))
+        value = math.log(max(_NONE, curve(middle) / target))
+        if value > 0:
+            low, at_low, at_high = middle, value, at_high / 2
+        else:
+            high, at_high, at_low = middle, value, at_low / 2
+    return low, high

@@ -92,9 +92,6 @@ class Fields:
     def part(self, name: str) -> "Fields | None":
         return None if self.value(name) is None else Fields(f"{self.where}: {name}", self.value(name))
 
-    def needed_part(self, name: str) -> "Fields":
-        return Fields(f"{self.where}: {name}", self.value(name))
-
     def parts(self, name: str) -> "tuple[Fields, ...]":
         return tuple(Fields(f"{self.where}: {name}", item) for item in self._list(name))
 

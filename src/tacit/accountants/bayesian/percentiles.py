@@ -26,13 +26,19 @@ def clopper_pearson_upper(exceeding: int, records: int, gamma: float) -> float:
 
 
 def flat_prior_upper(exceeding: int, records: int, gamma: float) -> float:
-    """The same with a flat prior on the share (paper B, eq. 13): Beta^-1(1 - gamma; N1 + 1, N0 + 1), a little lower."""
+    """The same with a flat prior on the share: Beta^-1(1 - gamma; N1 + 1, N0 + 1), a little lower.
+
+    Triastcyn and Faltings, eq. 13.
+    """
     _check(records, gamma)
     return float(betainccinv(exceeding + 1, records - exceeding + 1, gamma))
 
 
 def flat_prior_gamma(exceeding: int, records: int, share: float) -> float:
-    """The estimator failure probability gamma that a claimed share has under the flat prior (paper B, 4.3.1)."""
+    """The estimator failure probability gamma that a claimed share has under the flat prior.
+
+    Triastcyn and Faltings, 4.3.1.
+    """
     return _at_most(exceeding, records + 1, share)
 
 

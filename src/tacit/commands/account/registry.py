@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from tacit.accountants import Guarantee, Refusal, guarantees
+from tacit.accountants import Guarantee, Refusal, best_bound, guarantees
 from tacit.commands.output import console, guarantee_table, print_assumptions, print_json
 from tacit.ledger import Ledger, RegisteredRun, joined, registered_runs
 
@@ -76,7 +76,8 @@ def _total(ledgers: list[Ledger], delta: float) -> Total:
 
 def _best(results: Sequence[Guarantee | Refusal]) -> float | None:
     """The least upper bound; None if no accountant has one."""
-    return min((one.epsilon for one in results if isinstance(one, Guarantee) and one.is_bound), default=None)
+    best = best_bound(results)
+    return None if best is None else best.epsilon
 
 
 def _row(run: RegisteredRun, epsilon: float | None, delta: float) -> dict[str, Any]:

@@ -226,15 +226,10 @@ def _open_accuracy(private: Any, public: Any) -> float:
 
 def _draw(path: Path, calibration: "Reliability", right_by_sureness: "Tensor") -> None:
     """Calibration, and how accuracy rises when the least certain patients are left to a doctor."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
     from tacit.evaluation import draw_reliability
-    from tacit.reports.privacy import save_picture
+    from tacit.reports.plots import save_picture, without_screen
 
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    figure, (left, right) = without_screen().subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     draw_reliability(left, calibration, f"Calibration over {SPLITS} splits: ECE {calibration.ece:.3f}")
     count = len(right_by_sureness)
     decided = [(number + 1) / count for number in range(count)]

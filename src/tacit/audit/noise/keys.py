@@ -1,4 +1,4 @@
-"""Keys: does noise come twice, over processes and over sources, and is a key as large as it must be? (F9)
+"""Keys: does noise come twice, over processes and over sources, and is a key as large as it must be?
 
 16-byte blocks of noise from this process and from forked ones must all differ. Keys of fresh sources must span all 256
 bits, so many of them must not repeat, and every bit of a key must change what is drawn from it.

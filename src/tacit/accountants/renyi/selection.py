@@ -13,13 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import brentq
 
-from tacit.accountants.guarantee import Guarantee
-from tacit.accountants.renyi.conversion import ROUNDING, epsilon_from_rdp
+from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive, statement
+from tacit.accountants.renyi.conversion import rdp_bound
 from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
-from tacit.accountants.renyi.moments import Array
-from tacit.accountants.statement import check_ledger, refuse_adaptive, statement
 from tacit.errors import InputError
 from tacit.ledger import Ledger
+from tacit.types import Floats
 
 
 def expected_trials(gamma: float, eta: float = 1.0) -> float:
@@ -43,7 +42,7 @@ def gamma_for_trials(trials: float, eta: float = 1.0) -> float:
     return float(brentq(lambda g: math.log(expected_trials(g, eta) / trials), 1e-12, 1 - 1e-9, xtol=1e-15))
 
 
-def selection_rdp(rdp: Array, orders: Sequence[float], gamma: float, eta: float = 1.0) -> Array:
+def selection_rdp(rdp: Floats, orders: Sequence[float], gamma: float, eta: float = 1.0) -> Floats:
     """The Renyi curve of the whole search from that of one trial."""
     a = np.asarray(orders, dtype=float)
     extra = (1 + eta) * ((1 - 1 / a) * rdp + math.log(1 / gamma) / a)
@@ -60,11 +59,9 @@ def selection_guarantee(trial: Ledger, *, delta: float, trials: float, eta: floa
     refuse_adaptive("private selection", trial)
     gamma = gamma_for_trials(trials, eta)
     curve = selection_rdp(renyi_curve(trial), ORDERS, gamma, eta)
-    epsilon, _ = epsilon_from_rdp(curve, ORDERS, delta)
+    epsilon = rdp_bound(curve, ORDERS, delta)
     also = (
         f"search: the number of trials was drawn from a truncated negative binomial (eta {eta:g}, mean {trials:g}), "
         "settings were drawn independently of the data, and only the best trial is released",
     )
-    return statement(
-        trial, accountant="rdp_selection", epsilon=epsilon * (1 + ROUNDING), delta=delta, is_bound=True, also=also
-    )
+    return statement(trial, accountant="rdp_selection", epsilon=epsilon, delta=delta, is_bound=True, also=also)

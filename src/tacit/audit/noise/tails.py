@@ -1,4 +1,4 @@
-"""Noise beyond what anybody can wait for: draws that are known beforehand to lie far out must be released as such (F8).
+"""Noise beyond what anybody can wait for: draws that are known beforehand to lie far out must be released as such.
 
 Single-precision Box-Muller never passes 5.768, but a draw beyond that comes once in 120 million. Among the first draws
 of the calls of one seed the largest of the first two thousand million was looked up; the release must show it.

@@ -25,9 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InputError, check_share
-from tacit.inference.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
+from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
 from tacit.types import Vectors
@@ -88,7 +88,7 @@ class SGNHT:
         eta = as_step_size(self.step_size).at(step)
         return denominator * math.sqrt(2 * self.temperature * self.diffusion / eta) / self.dataset_size
 
-    def told(self, mean_noise: Mapping[str, float]) -> "SGNHT":
+    def with_mean_noise(self, mean_noise: Mapping[str, float]) -> "SGNHT":
         return replace(self, mean_noise=mean_noise)
 
     def effective_temperature(self, noise_stddev: float, denominator: float, step: int = 0) -> float:

@@ -1,6 +1,6 @@
 """Check 2: the noise has the claimed scale, is normal to its tails, and never comes twice.
 
-The real engine releases samples in which nobody was drawn (F7), so that all that leaves is noise; it is judged by the
+The real engine releases samples in which nobody was drawn, so that all that leaves is noise; it is judged by the
 standard deviations that the *ledger* holds.
 """
 
@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from tacit.audit.finding import Finding, Trial, rejected, turns_errors_into_findings
-from tacit.audit.normality import Table, normality_trials, scale_of
-from tacit.audit.processes import repeated_blocks, small_keys
+from tacit.audit.noise.keys import repeated_blocks, small_keys
+from tacit.audit.noise.normality import Table, normality_trials, scale_of
+from tacit.audit.noise.tails import far_draws
 from tacit.audit.subject import Audited, Subject
-from tacit.audit.tails import far_draws
 from tacit.ledger import GaussianSumQuery
 from tacit.mechanisms import AdaptiveClip, ClipGroups
 from tacit.randomness import Randomness

@@ -1,4 +1,6 @@
-"""Stochastic gradient Langevin dynamics, whose noise is the privacy noise (paper N, theorem 1; paper M, algorithm 1).
+"""Stochastic gradient Langevin dynamics, whose noise is the privacy noise.
+
+Zhang et al. 2021, theorem 1; Li et al. 2019, algorithm 1.
 
     w <- w - eta (n/B sum of clipped gradients + r'(w)) + sqrt(2 temperature eta) N(0, I)
 
@@ -10,7 +12,7 @@ Where the noise is fixed by a budget, temperature 1 fixes the step size, eta = 2
 the noise on the gradient of the whole sum. If the chain is not stable at it, the stable step is used and the noise that
 is missing, 2 temperature eta - eta^2 V, is added on top (noise="planned").
 
-Paper N (D.1) and paper M sample at temperature 1/2; the posterior itself is temperature 1.
+Zhang et al. 2021 (D.1) and Li et al. 2019 sample at temperature 1/2; the posterior itself is temperature 1.
 """
 
 import math
@@ -21,9 +23,9 @@ from typing import final
 
 from torch import Tensor, nn
 
-from tacit.inference.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
+from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
 from tacit.types import Vectors
@@ -34,7 +36,7 @@ def sgld_noise_multiplier(
 ) -> float:
     """z = B sqrt(2 temperature) / (n sqrt(eta) C): the noise multiplier that a Langevin step has.
 
-    Example (paper N's DP-SGLD):
+    Example (Zhang et al. 2021's DP-SGLD):
         >>> round(sgld_noise_multiplier(5e-6, batch_size=256, dataset_size=60_000, clip_norm=1.5, temperature=0.5), 5)
         1.27207
     """
@@ -44,7 +46,10 @@ def sgld_noise_multiplier(
 def sgd_from_sgld(
     step_size: float, *, batch_size: float, dataset_size: float, clip_norm: float, temperature: float = 1.0
 ) -> tuple[float, float]:
-    """The DP-SGD (learning rate on the mean loss, noise multiplier) that equals this DP-SGLD (paper N, theorem 1)."""
+    """The DP-SGD (learning rate on the mean loss, noise multiplier) that equals this DP-SGLD.
+
+    Zhang et al. 2021, theorem 1.
+    """
     multiplier = sgld_noise_multiplier(
         step_size, batch_size=batch_size, dataset_size=dataset_size, clip_norm=clip_norm, temperature=temperature
     )
@@ -54,7 +59,7 @@ def sgd_from_sgld(
 def sgld_from_sgd(
     learning_rate: float, multiplier: float, *, batch_size: float, dataset_size: float, temperature: float = 1.0
 ) -> tuple[float, float]:
-    """The DP-SGLD (step size, clip norm) that equals this DP-SGD (paper N, theorem 1, second part)."""
+    """The DP-SGLD (step size, clip norm) that equals this DP-SGD (Zhang et al. 2021, theorem 1, second part)."""
     clip_norm = batch_size * math.sqrt(2 * temperature) / (math.sqrt(dataset_size * learning_rate) * multiplier)
     return learning_rate / dataset_size, clip_norm
 
@@ -112,7 +117,7 @@ class SGLD:
         eta = as_step_size(self.step_size).at(step)
         return denominator * math.sqrt(2 * self.temperature / eta) / self.dataset_size
 
-    def told(self, mean_noise: Mapping[str, float]) -> "SGLD":
+    def with_mean_noise(self, mean_noise: Mapping[str, float]) -> "SGLD":
         return replace(self, mean_noise=mean_noise)
 
     def effective_temperature(self, noise_stddev: float, denominator: float, step: int = 0) -> float:

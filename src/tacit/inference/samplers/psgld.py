@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InputError, check_count, check_fraction, check_positive
-from tacit.inference.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances
 from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
+from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
 from tacit.types import Vectors
@@ -91,7 +91,7 @@ class PSGLD:
             return None
         return denominator * math.sqrt(self._asked_variance(step)) / self.dataset_size
 
-    def told(self, mean_noise: Mapping[str, float]) -> "PSGLD":
+    def with_mean_noise(self, mean_noise: Mapping[str, float]) -> "PSGLD":
         return replace(self, mean_noise=mean_noise)
 
     def effective_temperature(self, noise_stddev: float, denominator: float, step: int = 0) -> float:

@@ -1,4 +1,4 @@
-"""Answers from the grid engine: lattices refined until the bracket is narrow, or too large to be worth it."""
+"""Answers from the lattice: refined until the bracket is narrow, or too large to be worth it."""
 
 import math
 from dataclasses import dataclass
@@ -6,16 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accountants.pld.contour.saddle import Direction
-from tacit.accountants.pld.contour.shape import enough, tolerance
-from tacit.accountants.pld.events import Bracket, Steps
 from tacit.accountants.pld.lattice.grid import Frame, Grid, grid
-from tacit.accountants.pld.lattice.sketch import Sketch
-from tacit.accountants.pld.search import at_floor, crossing, total_variation
+from tacit.accountants.pld.steps import Bracket, Direction, Steps, at_floor, enough, loss_at, tolerance, total_variation
+from tacit.accountants.search import crossing
 from tacit.types import Floats
 
+_POINTS = 240
+_SLOPES = np.geomspace(1e-3, 1e4, 64)
 Mask = NDArray[np.bool_]
-
 MOST_KINDS = 64
 FIRST = 500  # cells of one step in the first lattice
 CHEAP = 12_000  # cells up to which no contour is likely to be faster
@@ -23,6 +21,45 @@ MOST = 2**19
 _FINE, _STUCK = 6000, 0.8  # cells, and the share of a bracket that so many should not leave
 _ROUNDS = 7
 _TABLES = 12  # lattices of one curve
+
+
+class Sketch:
+    """Quantiles of the sum of losses by Chernoff, from a few points of each step's noise."""
+
+    def __init__(self, steps: Steps, direction: Direction) -> None:
+        q, m = steps.probabilities[:, None], steps.noise_multipliers[:, None]
+        x = np.linspace(-8 * m[:, 0], 1 + 8 * m[:, 0], _POINTS, axis=1)
+        loss = loss_at(x, q, m).value
+        weights = np.exp(-(x**2) / (2 * m**2) + (loss if direction == "remove" else 0.0))
+        weights /= weights.sum(axis=1, keepdims=True)
+        losses = loss if direction == "remove" else -loss
+        spread = weights * (losses - (weights * losses).sum(axis=1, keepdims=True)) ** 2
+        self.slopes: Floats = _SLOPES / max(math.sqrt(float(steps.counts @ spread.sum(axis=1))), 1e-12)
+        self.rise = self._moments(steps.counts, weights, losses, self.slopes)
+        self.fall = self._moments(steps.counts, weights, losses, -self.slopes)
+
+    @staticmethod
+    def _moments(counts: Floats, weights: Floats, losses: Floats, slopes: Floats) -> Floats:
+        total = np.zeros(len(slopes))
+        for count, weight, loss in zip(counts, weights, losses, strict=True):
+            exponents = np.outer(slopes, loss)
+            peak = exponents.max(axis=1)
+            total += count * (peak + np.log(np.exp(exponents - peak[:, None]) @ weight))
+        return total
+
+    def epsilon(self, log_delta: float) -> tuple[float, float]:
+        """About the Chernoff bound of epsilon, and the slope -d log(delta)/d epsilon there."""
+        s = self.slopes
+        bounds = (self.rise - s * np.log1p(1 / s) - np.log1p(s) - log_delta) / s
+        return max(0.0, float(bounds.min())), float(s[int(np.argmin(bounds))])
+
+    def high(self, log_share: float) -> float:
+        """The sum exceeds this with a probability of about exp(log_share) or less."""
+        return float(((self.rise - log_share) / self.slopes).min())
+
+    def low(self, log_share: float) -> float:
+        """The sum falls below minus this with a probability of about exp(log_share) or less."""
+        return float(((self.fall - log_share) / self.slopes).min())
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +71,7 @@ class Found:
     cells: int
 
 
-class Rare:
+class LatticeSide:
     """Certified answers for one direction of a ledger of few kinds of subsampled steps."""
 
     def __init__(self, steps: Steps, direction: Direction) -> None:

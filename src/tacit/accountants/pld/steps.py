@@ -1,16 +1,21 @@
-"""What the engine reads (Poisson-subsampled Gaussian steps) and what it answers (a bracket)."""
+"""What the engines read (Poisson-subsampled Gaussian steps and their privacy loss) and what they answer (a bracket)."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import erf, expit, logit, ndtri
 
 from tacit.errors import InputError, RefusedError
 from tacit.types import Floats
 
+Direction = Literal["remove", "add"]
+
 FAINT = 1e-150  # noise multipliers below which squares leave floating point
+UNIT = 2.0**-53  # half the distance from 1 to the next float
+_LARGE = 700.0  # e^700 is still a float
 
 
 class UnresolvedError(RefusedError):
@@ -110,3 +115,63 @@ def cut(steps: Steps, dropped: float) -> Steps:
     share = dropped / max(steps.total, 1.0) / 2
     caps = np.maximum(-m * ndtri(share), 1 - m * ndtri(np.minimum(share / q, 0.5))) * (1 + 1e-9)
     return replace(steps, caps=caps)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """rho(x) = log(1 - q + q exp((2x-1)/(2 m^2))), the log ratio of (1-q) N(0, m^2) + q N(1, m^2) to N(0, m^2).
+
+    Args:
+        value: rho.
+        share: s = m^2 rho'(x) in (0, 1), the posterior probability that the record took part; rho is convex in x.
+        scale: rho is exact to within 12 UNIT times this.
+    """
+
+    value: Floats
+    share: Floats
+    scale: Floats
+
+
+def loss_at(x: Floats, probability: Floats, noise_multiplier: Floats) -> Loss:
+    """rho and rho' at the points x; the arguments broadcast."""
+    q, square = probability, noise_multiplier**2
+    exponent = (x - 0.5) / square
+    value = _log_ratio(exponent, q)
+    share = expit(exponent + logit(q))
+    # errors of the exponent enter with weight s, of the logarithm with |rho|; near q = 1 the argument of the
+    # logarithm is a sum of two rounded terms, which costs an absolute unit
+    scale = share * (np.abs(exponent) + 1 / square + 1) + np.abs(value) + (q > 0.5)
+    return Loss(value, share, scale)
+
+
+def _log_ratio(exponent: Floats, q: Floats) -> Floats:
+    """log(1 - q + q e^t), in the form that keeps most digits for each q and t; q e^t may be tiny at a large t."""
+    small = np.minimum(exponent, _LARGE)
+    moderate = np.where(q > 0.5, np.log((1 - q) + q * np.exp(small)), np.log1p(np.minimum(q, 0.5) * np.expm1(small)))
+    large = exponent + np.log(q) + np.log1p((1 - q) / q * np.exp(-np.maximum(exponent, _LARGE)))
+    result: Floats = np.where(exponent > _LARGE, large, moderate)
+    return result
+
+
+def tolerance(epsilon: float) -> float:
+    """The width of a bracket we aim at: 0.001 % or 1e-6, with a margin; ten times better than we promise."""
+    return 0.3 * max(1e-6, 1e-5 * epsilon)
+
+
+def enough(epsilon: float) -> float:
+    """The width at which a lattice, whose cost grows as it narrows, is left as it is: half of what we promise."""
+    return 0.5 * max(1e-6, 1e-4 * epsilon)
+
+
+def at_floor(low: float, floor: float) -> Bracket:
+    """The answer where delta(low) <= delta: the floor. Where ``low`` was raised by a proof, two proofs disagree."""
+    if low > floor:
+        raise RefusedError(f"two bounds contradict each other at epsilon {low!r}; please report this ledger")
+    return Bracket(low, low)
+
+
+def total_variation(steps: Steps) -> float:
+    """An upper bound of delta(0): total variation is subadditive, q (2 Phi(1/(2m)) - 1) for a step."""
+    single = steps.probabilities * erf(1 / (math.sqrt(8) * steps.noise_multipliers))
+    whole = math.erf(math.sqrt(steps.gaussian_square / 8))
+    return (float(steps.counts @ single) + whole) * (1 + 1e-12)

@@ -1,4 +1,6 @@
-"""Stochastic gradient Hamiltonian Monte Carlo, whose noise is the privacy noise (Chen, Fox and Guestrin 2014; paper M).
+"""Stochastic gradient Hamiltonian Monte Carlo, whose noise is the privacy noise.
+
+Chen, Fox and Guestrin 2014; Li et al. 2019.
 
 In the form of SGD with momentum (Chen et al., equation 15), with velocity v, friction alpha and step size eta:
 
@@ -24,9 +26,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import check_share
-from tacit.inference.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
+from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
 from tacit.types import Vectors
@@ -85,7 +87,7 @@ class SGHMC:
         eta = as_step_size(self.step_size).at(step)
         return denominator * math.sqrt(2 * self.temperature * self.friction / eta) / self.dataset_size
 
-    def told(self, mean_noise: Mapping[str, float]) -> "SGHMC":
+    def with_mean_noise(self, mean_noise: Mapping[str, float]) -> "SGHMC":
         return replace(self, mean_noise=mean_noise)
 
     def effective_temperature(self, noise_stddev: float, denominator: float, step: int = 0) -> float:
