@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
 
 from tacit.accountants.guarantee import check_delta, refuse_adaptive
@@ -59,6 +58,8 @@ def closest_mu(curve: TradeOff) -> float:
     """The mu of the Gaussian trade-off curve whose largest vertical distance from this one is smallest."""
     inside = (curve.false_positive > 0) & (curve.false_positive < 1)
     x, y = curve.false_positive[inside], curve.false_negative[inside]
+
+    from scipy.optimize import minimize_scalar  # takes a while to load, and is needed here alone
 
     def distance(mu: float) -> float:
         return float(np.abs(ndtr(ndtri(1 - x) - mu) - y).max())

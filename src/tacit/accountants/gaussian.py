@@ -3,10 +3,10 @@
 import math
 from typing import TypeVar
 
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from tacit.accountants.guarantee import check_delta
+from tacit.accountants.search import root
 from tacit.errors import InputError, check_not_negative
 from tacit.types import Floats
 
@@ -50,7 +50,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + mu  # delta <= Phi(mu/2 - e/mu) there
     while gaussian_log_delta(mu, high) > goal:  # a huge mu, where -e/mu + mu/2 cancels to nothing
         high *= 2
-    return float(brentq(lambda e: gaussian_log_delta(mu, e) - goal, 0.0, high, xtol=1e-14, rtol=1e-13))
+    return root(lambda e: gaussian_log_delta(mu, e) - goal, 0.0, high)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -64,7 +64,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     low = high
     while gaussian_log_delta(low, epsilon) >= goal:
         low /= 2
-    return float(brentq(lambda mu: max(gaussian_log_delta(mu, epsilon), -1e9) - goal, low, high, rtol=1e-13))
+    return root(lambda mu: max(gaussian_log_delta(mu, epsilon), -1e9) - goal, low, high)
 
 
 def _check_mu(mu: float) -> None:

@@ -15,10 +15,10 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import logsumexp, stdtrit
 
 from tacit.accountants.bayesian.percentiles import flat_prior_upper
+from tacit.accountants.search import root
 from tacit.errors import InputError, check_inside
 from tacit.types import Floats
 
@@ -60,8 +60,7 @@ def mean_upper(values: ArrayLike, gamma: float) -> float:
     low, high = max(float(z @ counts) / counts.sum(), 1e-300), 1 - 1e-12
     if excess(high) < 0:
         return 1.0
-    found: float = brentq(excess, low, high, xtol=1e-300, rtol=1e-12)
-    return min(1.0, found * (1 + 1e-11))
+    return min(1.0, root(excess, low, high) * (1 + 1e-11))
 
 
 def student_t(values: ArrayLike, log_bound: float, gamma: float) -> float:

@@ -11,11 +11,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import brentq
 
 from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive, statement
 from tacit.accountants.renyi.conversion import rdp_bound
 from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
+from tacit.accountants.search import root
 from tacit.errors import InputError
 from tacit.ledger import Ledger
 from tacit.types import Floats
@@ -39,7 +39,7 @@ def gamma_for_trials(trials: float, eta: float = 1.0) -> float:
         raise InputError(f"trials must be a finite number above 1, found {trials!r}")
     if not (math.isfinite(eta) and eta > -1):
         raise InputError(f"eta must be a finite number above -1, found {eta!r}")
-    return float(brentq(lambda g: math.log(expected_trials(g, eta) / trials), 1e-12, 1 - 1e-9, xtol=1e-15))
+    return root(lambda g: math.log(expected_trials(g, eta) / trials), 1e-12, 1 - 1e-9)
 
 
 def selection_rdp(rdp: Floats, orders: Sequence[float], gamma: float, eta: float = 1.0) -> Floats:

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.accountants import Guarantee, Refusal, guarantees
-from tacit.commands.account.registry import account_registry
 from tacit.commands.output import console, evidence_table, guarantee_table, print_assumptions, print_json
 from tacit.errors import InputError
-from tacit.evidence import Evidence
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, LedgerHeader, PoissonSample, read_ledger
 from tacit.ledger.manifest import check_if_finished
-from tacit.runs import read_evidence
+
+if TYPE_CHECKING:
+    from tacit.evidence import Evidence
 
 
 def account(
@@ -35,12 +35,12 @@ def account(
     if registry is not None:
         if bayesian or [run, poisson, noise, steps, dataset_size, accountant, plot] != [None] * 7:
             raise InputError("--registry takes --delta and --json only: it accounts for all of its runs")
+        from tacit.commands.account.registry import account_registry
+
         account_registry(registry, delta, json=json)
         return
     ledger = _ledger(run, poisson, noise, steps, dataset_size)
-    if bayesian and run is None:
-        raise InputError("--bayesian needs the evidence of a run; name the run's folder")
-    evidence = read_evidence(run) if bayesian and run is not None else ()
+    evidence = _evidence(run) if bayesian else ()
     if plot is not None:
         _check_picture(plot)
     results = guarantees(ledger, delta, only=accountant)
@@ -60,9 +60,17 @@ def account(
         print_assumptions(said)
 
 
+def _evidence(run: Path | None) -> "Sequence[Evidence]":
+    from tacit.runs import read_evidence
+
+    if run is None:
+        raise InputError("--bayesian needs the evidence of a run; name the run's folder")
+    return read_evidence(run)
+
+
 def _private(
-    ledger: Ledger, evidence: Sequence[Evidence], delta: float
-) -> list[tuple[Evidence, list[Guarantee | Refusal]]]:
+    ledger: Ledger, evidence: "Sequence[Evidence]", delta: float
+) -> "list[tuple[Evidence, list[Guarantee | Refusal]]]":
     if not evidence:
         return []
     from tacit.accountants.bayesian import bayesian_guarantees
@@ -70,7 +78,7 @@ def _private(
     return [(item, bayesian_guarantees(ledger, item, delta)) for item in evidence]
 
 
-def _draw(ledger: Ledger, evidence: Sequence[Evidence], delta: float, path: Path) -> None:
+def _draw(ledger: Ledger, evidence: "Sequence[Evidence]", delta: float, path: Path) -> None:
     from tacit.reports import draw_evidence, draw_privacy
 
     draw_privacy(ledger, delta, path)
