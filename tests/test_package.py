@@ -30,7 +30,7 @@ ALLOWED = {
     "sampling": {"errors", "ledger", "randomness"},
     "mechanisms": {"buffers", "errors", "ledger", "randomness"},
     "isolation": {"errors", "losses", "randomness"},
-    "gradients": {"buffers", "errors", "isolation", "kernels", "losses", "mechanisms", "randomness"},
+    "gradients": {"buffers", "errors", "isolation", "kernels", "likelihoods", "losses", "mechanisms", "randomness"},
     "evidence": {"errors", "storage", "ledger"},
     "accountants": {"errors", "ledger", "evidence"},
     "posteriors": {"errors", "storage", "ledger", "losses", "likelihoods"},
