@@ -53,8 +53,8 @@ class Run:
         chains = f" of {self.posterior.chains} chains" if isinstance(self.posterior, Draws) else ""
         lines = [f"kept: {kept}{chains}", f"steps charged in the ledger: {self.ledger.steps}"]
         if self.effective_temperature is not None:
-            which = "the posterior" if abs(self.effective_temperature - 1) < 1e-9 else "a tempered posterior"
-            lines.append(f"effective temperature: {self.effective_temperature:.4g} ({which})")
+            found = f"{self.effective_temperature:.4g}"
+            lines.append(f"effective temperature: {found} by the privacy noise alone; drawing records adds to it")
         return "\n".join(lines)
 
 

@@ -68,8 +68,8 @@ def _summary(
     if facts.effective_temperature is not None and facts.effective_temperature > 1.05:
         yield (
             "Certainty",
-            f": the posterior has temperature {facts.effective_temperature:.2f}; above 1 it is wider "
-            "than the exact one, the price of privacy.",
+            f": the posterior has temperature {facts.effective_temperature:.2f} or more; above 1 it is wider than "
+            "without privacy, which is the price of it.",
         )
     yield from _how_good(problem.task, evaluation)
     yield (

@@ -69,5 +69,4 @@ def _declared(facts: DeclaredFacts) -> list[tuple[str, str]]:
 def _temperature(value: float | None) -> str:
     if value is None:
         return ""
-    which = "the exact posterior" if abs(value - 1) < 1e-9 else "1 is the exact posterior, above it is wider"
-    return f"{value:.4g} ({which})"
+    return f"at least {value:.4g} (from the privacy noise; drawing records adds to it; 1 would be the posterior itself)"
