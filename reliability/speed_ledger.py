@@ -51,5 +51,5 @@ def _opening(path: Path, entries: int) -> Figure:
     looked = best(lambda: list(tacit.read_ledger(path).charges), 2) / unit
     return Figure(
         "speed", "opening and verifying a ledger of distinct entries", entries, 0,
-        f"{times:.1f} times reading and hashing its lines, {megabytes:.0f} MB; every entry understood: {looked:.0f} times",
+        f"{times:.1f} times reading and hashing its lines, {megabytes:.0f} MB; all understood: {looked:.0f} times",
         f"at most {TIMES} times, {MEGABYTES} MB", times <= TIMES and megabytes <= MEGABYTES)  # fmt: skip

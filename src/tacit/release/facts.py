@@ -23,18 +23,27 @@ def check_facts(ledger: Ledger, facts: dict[str, Any], files: Mapping[str, bytes
     try:
         if facts:  # a run from one's own program has none
             fields.check_format(FORMAT)
+            _refuse_gaps(facts)
         parse_facts(fields)
         spread = fields.part("spread")
         if spread is not None:
             _check_spread(spread.numbers("stddevs"), spread.numbers("weights"))
     except InputError as error:
         raise RefusedError(str(error)) from error
-    known = {"dataset": ledger.header.dataset, "n_records": ledger.header.dataset_size, "unit": ledger.header.unit}
+    header = ledger.header
+    known = {"dataset": header.dataset, "n_records": header.dataset_size, "unit": header.unit, "delta": header.delta}
     for name, value in known.items():
-        if facts.get(name) not in (None, value):
+        if facts.get(name) not in (None, value) and (name, value) != ("delta", None):  # no budget was declared
             raise RefusedError(f"run.json says {name} {facts[name]!r}, the ledger {value!r}")
     _check_settings(ledger, facts.get("settings") or [])
     _check_outputs(facts, files)
+
+
+def _refuse_gaps(facts: Mapping[str, Any]) -> None:
+    """An epsilon means nothing without its delta and whom it protects."""
+    for name in ("unit", "epsilon", "delta"):
+        if facts.get(name) is None:
+            raise RefusedError(f"run.json does not say its {name}; without it its privacy cannot be stated")
 
 
 def _check_spread(stddevs: tuple[float, ...], weights: tuple[float, ...]) -> None:
