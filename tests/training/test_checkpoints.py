@@ -121,9 +121,10 @@ def test_there_is_a_checkpoint_before_anything_is_charged(method, data, plan, ch
         seen.append((read_checkpoint(checkpoint, like=_example(method, plan)).step, file.ledger.steps))
         raise Killed
 
-    with pytest.MonkeyPatch().context() as patched, pytest.raises(Killed):
+    with pytest.MonkeyPatch().context() as patched:
         patched.setattr("tacit.ledger.LedgerFile.reserve", reserve)
-        tacit.train(method, data, plan, checkpoint=checkpoint)
+        with pytest.raises(Killed):
+            tacit.train(method, data, plan, checkpoint=checkpoint)
     assert seen == [(0, 0)]
     run = tacit.train(method, data, plan, checkpoint=checkpoint, resume=True)
     assert run.ledger.steps == 30

@@ -159,8 +159,8 @@ class PrivateSum:
         """Draw ``steps`` samples, each charged before its data is touched.
 
         Leaving the loop early settles the last block at the steps that were begun. A run that goes on after ``first``
-        steps draws the rest of them, with fresh randomness and from a new pass. ``before_charging`` is called once, when
-        all checks have passed and the ledger is open.
+        steps draws the rest of them, with fresh randomness and from a new pass. ``before_charging`` is called once,
+        when all checks have passed and the ledger is open.
         """
         check_count("steps", steps)
         if not 0 <= first < steps:
