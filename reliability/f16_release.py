@@ -242,6 +242,7 @@ WAYS: dict[str, Spoil] = {
     "no unit in run.json": _facts(unit=None),
     "no delta in run.json": _facts(delta=None),
     "another delta in run.json": _facts(delta=2e-5),
+    "a larger epsilon in run.json": _facts(epsilon=3.0),
     "a smaller epsilon in a row": _facts(guarantees=[{"epsilon": 0.1, "delta": 1e-5, "is_bound": True}]),
     "schema from private data": _facts(schema={"derived_from_private_data": True}),
     "schema from private data, by column": _facts(schema={"columns": [{"derived_from_private_data": ["age"]}]}),

@@ -19,7 +19,7 @@ def draw_privacy(ledger: Ledger, delta: float, path: str | Path) -> None:
     """Draw epsilon(delta) and the trade-off curve of a ledger, both certified bounds by PLD.
 
     Raises:
-        RefusedError: PLD cannot read the ledger, for instance because its schedule is adaptive; or epsilon is too large.
+        RefusedError: PLD cannot read the ledger (an adaptive schedule is one reason), or epsilon is too large.
     """
     deltas = np.geomspace(delta * 1e-4, min(delta * 1e3, 0.1), 25)
     attack = trade_off(ledger)  # refuses what is too extreme to be drawn, before it takes minutes
