@@ -23,7 +23,7 @@ import tacit
 from tacit.accountants import BudgetGate
 from tacit.ledger import Charge, GaussianSumQuery, Head, LedgerFile, LedgerHeader, PoissonSample, verify_ledger
 from tacit.ledger.chain import GENESIS, seal
-from tacit.ledger.charges import charges_to_json
+from tacit.ledger.charges import AGAIN, charges_to_json
 
 BLOCK = 20
 BUDGET = tacit.Budget(1e4, 1e-6)  # never reached: a refusal would end the measurement
@@ -40,10 +40,9 @@ def written(path: Path, records: int, *, distinct: bool) -> Path:
     with path.open("wb") as file:
         opened = {"record": "open", "format": 1, "header": asdict(HEADER), "versions": {}}
         for record in [opened, *({} for _ in range(records))]:
-            number = head.count * distinct
-            line, head = seal(
-                record or {"record": "reserve", "charges": charges_to_json([Charge(event(number), BLOCK)])}, head
-            )
+            repeats = head.count > 1 and not distinct
+            charges = AGAIN if repeats else charges_to_json([Charge(event(head.count), BLOCK)])
+            line, head = seal(record or {"record": "reserve", "charges": charges}, head)
             file.write(line)
     path.with_name(path.name + ".head").write_bytes(head.to_bytes())
     return path

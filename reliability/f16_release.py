@@ -51,7 +51,8 @@ def make(folder: Path, event: SamplingEvent = EVENT, steps: int = 100, facts: An
         for _ in range(min(steps, 4)):
             ledger.reserve([Charge(event, max(1, steps // 4))])
     save_file({"w": np.array([0.5, -1.0])}, folder / "posterior.safetensors", {"tacit_posterior": "point"})
-    (folder / "run.json").write_text(json.dumps({"format": 1, "method": "sgld", **BUDGET, **(facts or {})}))
+    told = {"format": 1, "method": "sgld", "unit": asked.get("unit", "record"), **BUDGET, **(facts or {})}
+    (folder / "run.json").write_text(json.dumps(told))
     write_manifest(folder, ["posterior.safetensors", "run.json"])
     head = verify_ledger(folder).head
     checkpoint(folder / "checkpoint.safetensors", head)
@@ -83,7 +84,7 @@ def rewrite(folder: Path, change: Callable[[list[dict[str, Any]]], Any], with_he
 
 def _less_noise(records: list[dict[str, Any]]) -> None:
     for record in records:
-        for charge in record.get("charges", ()):
+        for charge in (one for one in record.get("charges", ()) if one != "again"):
             charge["event"]["queries"][0]["noise_stddev"] = 50.0
 
 
@@ -238,6 +239,10 @@ WAYS: dict[str, Spoil] = {
     "Bayesian row in run.json": _facts(guarantees=[{"notion": "bayesian_dp"}]),
     "individual epsilons in run.json": _facts(individual_epsilons=[0.1, 0.2]),
     "a smaller epsilon in run.json": _facts(epsilon=0.1),
+    "no unit in run.json": _facts(unit=None),
+    "no delta in run.json": _facts(delta=None),
+    "another delta in run.json": _facts(delta=2e-5),
+    "a larger epsilon in run.json": _facts(epsilon=3.0),
     "a smaller epsilon in a row": _facts(guarantees=[{"epsilon": 0.1, "delta": 1e-5, "is_bound": True}]),
     "schema from private data": _facts(schema={"derived_from_private_data": True}),
     "schema from private data, by column": _facts(schema={"columns": [{"derived_from_private_data": ["age"]}]}),

@@ -13,6 +13,10 @@ from typing import Any
 class TacitError(Exception):
     """Base of all errors raised on purpose; the command line prints it as one line and exits with 2."""
 
+    def __str__(self) -> str:
+        """One line, whatever a file, a name or another library put into it."""
+        return " ".join(super().__str__().splitlines())
+
 
 class InputError(TacitError, ValueError):
     """An argument, a file or a declaration that cannot be used. Nothing was written and nothing was charged."""

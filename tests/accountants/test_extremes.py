@@ -6,7 +6,15 @@ import mpmath
 import numpy as np
 import pytest
 
-from tacit.accountants import PLDAccountant, RDPAccountant, Refusal, best_attack, gaussian_epsilon, guarantees
+from tacit.accountants import (
+    PLDAccountant,
+    RDPAccountant,
+    Refusal,
+    best_attack,
+    gaussian_epsilon,
+    guarantees,
+    trade_off,
+)
 from tacit.accountants.pld import PoissonGaussian, delta_bracket, epsilon_bracket
 from tacit.accountants.pld.steps import loss_at
 from tacit.errors import RefusedError
@@ -83,3 +91,8 @@ def test_what_is_not_resolved_is_still_above_the_truth(q, z, steps):
 def test_a_ledger_within_delta_by_total_variation_costs_nothing():
     assert epsilon_bracket([PoissonGaussian(1e-56, 1e-19, 900_000)], 1e-5).upper == 0.0
     assert best_attack(ledger(1e-200, 1e-3, 17)) == 0.5
+
+
+def test_what_is_too_extreme_to_be_drawn_is_refused_before_it_takes_minutes():
+    with pytest.raises(RefusedError, match="so large that no curve says more; add noise"):
+        trade_off(ledger(0.01, 0.001, 10**12))

@@ -51,6 +51,29 @@ def test_a_fixed_schedule_stops_within_a_block_of_the_optimum():
     assert epsilon(replace(ledger, charges=(*ledger.charges, refused))) > BUDGET.epsilon
 
 
+def test_many_distinct_events_are_asked_about_in_few_and_the_answer_is_the_same(monkeypatch):
+    """At the edge of a budget PLD took a millisecond for each distinct event of the whole ledger, at every block."""
+    sizes = []
+    original = gate.ledger_bracket
+
+    def counted(ledger, delta):
+        sizes.append(len(ledger.charges))
+        return original(ledger, delta)
+
+    monkeypatch.setattr(gate, "ledger_bracket", counted)
+    blocks = [charge(z=1.0 + number * 1e-6, steps=1) for number in range(400)]
+    ledger, refused = run(BudgetGate(BUDGET), blocks[245:], Ledger(charges=tuple(blocks[:245])))
+    assert epsilon(ledger) <= BUDGET.epsilon < epsilon(replace(ledger, charges=(*ledger.charges, refused)))
+    assert len(ledger.charges) > 247
+    assert [size > 64 for size in sizes] == [False] * (len(sizes) - 1) + [True]
+
+
+def test_noise_is_only_ever_rounded_down():
+    for z in (0.1, 0.99999, 1.0, 1.0000001, 7.3, 1e6):
+        rounded = gate._rounded(charge(z=z).event).noise_multiplier
+        assert z * (1 - 1.1e-3) < rounded <= z
+
+
 @settings(max_examples=15, deadline=None)
 @given(schedules)
 def test_a_mixed_schedule_is_never_over(rows):

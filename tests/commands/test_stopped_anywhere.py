@@ -8,8 +8,10 @@ import sys
 import pytest
 
 from reliability.f30_writes import KINDS, Killed, MortalDisk, Trial, spaced, stopped
-from reliability.small_table import STEPS, SmallTable, facts_of, short_runs
+from reliability.small_table import STEPS, SmallTable, facts_of, fault_of_run, left_over, short_runs
 from tacit.ledger import read_ledger
+from tacit.training import PrivateSum
+from tacit.training.plan import BLOCK
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_a_run_stopped_again_and_again_ends_in_a_model(table, target):
     disk = MortalDisk()
     Trial(table, target, False, "whole").start(disk)
     with pytest.raises(Killed):
-        trial.start(MortalDisk(len(disk.calls) // 2))
+        trial.start(MortalDisk(2 * len(disk.calls) // 3))
     for _ in range(6):
         try:
             trial.go_on(MortalDisk(22))
@@ -72,3 +74,26 @@ def test_a_run_stopped_again_and_again_ends_in_a_model(table, target):
     assert trial.fault == ""
     assert facts_of(trial.out)["steps"] < STEPS
     assert read_ledger(trial.out).steps <= STEPS + 1
+
+
+@pytest.mark.parametrize("target", ["flag", "number"])
+def test_as_many_kills_before_the_first_step_as_there_are_blocks_end_in_a_model(table, target, monkeypatch):
+    """It has learned nothing and says so; but what was paid for is there, released and verified like any other."""
+    trial, kills = Trial(table, target, False, "first"), 0
+    for _ in range(10):
+        disk = MortalDisk()
+
+        def killed(*_, disk=disk):
+            disk.last = 0
+            raise Killed
+
+        monkeypatch.setattr(PrivateSum, "release", killed)
+        try:
+            assert trial.go_on(disk) == ""
+            break
+        except Killed:
+            kills += 1
+    assert kills == STEPS // BLOCK
+    assert left_over(trial.out) + fault_of_run(trial.out, table.test) == ""
+    assert facts_of(trial.out)["steps"] == 0
+    assert any("the budget ended at step 0" in words for words in facts_of(trial.out)["warnings"])

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import asdict
 
 import pytest
 
@@ -12,11 +13,14 @@ from tacit.ledger import (
     Charge,
     FixedSizeSample,
     GaussianSumQuery,
+    Head,
     LedgerFile,
     LedgerHeader,
+    PoissonSample,
     read_ledger,
     verify_ledger,
 )
+from tacit.ledger.chain import GENESIS, seal, verify
 from tacit.storage.disk import OperatingSystem, using
 from tacit.storage.files import replace_file
 
@@ -75,6 +79,55 @@ def test_a_torn_last_line_is_charged_as_a_block(path):
         assert ledger.ledger.steps == 50
     assert verify_ledger(path).torn_bytes == 0
     assert read_ledger(path).steps == 50
+
+
+def test_a_block_that_repeats_is_not_spelled_out_again(path, event):
+    groups = PoissonSample(0.01, tuple(GaussianSumQuery(1.0, 9.0, group=f"layer {number}") for number in range(50)))
+    with LedgerFile(path, HEADER) as ledger:
+        numbers = [ledger.reserve([Charge(groups, 20)]) for _ in range(3)]
+        ledger.settle(numbers[1], 7)
+        ledger.settle(numbers[2], 5)
+        ledger.reserve([Charge(groups, 20)])  # as it was reserved, not as it was settled
+        charged = ledger.ledger
+    sizes = [len(line) for line in path.read_bytes().splitlines()[numbers[0] - 1 :]]
+    assert sizes[0] > 4000
+    assert max(sizes[1:]) < 210
+    assert read_ledger(path) == charged
+    assert charged.merged() == {event: 40, groups: 52}
+
+
+def test_what_repeats_is_spelled_out_once_in_every_opening(path, event):
+    for _ in range(2):
+        with LedgerFile(path, HEADER) as ledger:
+            for _ in range(3):
+                ledger.reserve([Charge(event, 20)])
+    assert read_ledger(path).steps == 40 + 6 * 20
+    assert path.read_bytes().count(b'"again"') == 1 + 2 * 2
+
+
+def test_a_repeated_block_cut_short_is_charged(path, event):
+    with LedgerFile(path, HEADER) as ledger:
+        ledger.plan(100)
+        ledger.reserve([Charge(event, 20)])
+        ledger.reserve([Charge(event, 20)])
+    data = path.read_bytes()
+    start = data.rindex(b'{"charges"')
+    (path.parent / "ledger.jsonl.head").unlink()
+    for size in range(len(data) - start):
+        torn = data[: start + size]
+        head = verify(torn, None, where="here").head
+        path.write_bytes(torn)
+        (path.parent / "ledger.jsonl.head").write_bytes(head.to_bytes())
+        assert read_ledger(path).steps == (60 if size <= 2 else 80)
+
+
+def test_a_first_block_cannot_be_charged_again(tmp_path):
+    line, head = seal({"record": "open", "format": 1, "header": asdict(HEADER), "versions": {}}, Head(0, GENESIS))
+    again, head = seal({"record": "reserve", "charges": ["again"]}, head)
+    (tmp_path / "ledger.jsonl").write_bytes(line + again)
+    (tmp_path / "ledger.jsonl.head").write_bytes(head.to_bytes())
+    with pytest.raises(LedgerError, match="record 2 charges a block again, and there is none before it"):
+        read_ledger(tmp_path)
 
 
 def test_every_changed_byte_is_found(path):

@@ -22,7 +22,8 @@ def make_run(folder, event, facts=None, steps=100, weights=(0.5, -1.0), **header
         ledger.plan(100)
         ledger.reserve([Charge(event, steps)])
     save_file({"w": np.array(weights)}, folder / "posterior.safetensors", {"tacit_posterior": "point"})
-    (folder / "run.json").write_text(json.dumps({"format": 1, "epsilon": 1.0, "delta": 1e-5, **(facts or {})}))
+    told = {"format": 1, "unit": "record", "epsilon": 1.0, "delta": 1e-5, **(facts or {})}
+    (folder / "run.json").write_text(json.dumps(told))
     write_manifest(folder, ["posterior.safetensors", "run.json"])
     return folder
 
@@ -119,6 +120,14 @@ def test_bayesian_numbers_leave_only_when_asked_for_and_marked(run, tmp_path, re
         ({"schema": {"derived_from_private_data": True}}, "derived_from_private_data"),
         ({"bayesian": {"epsilon": 0.1}}, "Bayesian number"),
         ({"guarantees": [{"notion": "bayesian_dp", "value": "0.1"}]}, "Bayesian number"),
+        ({"unit": None}, "does not say its unit"),
+        ({"delta": None}, "does not say its delta"),
+        ({"epsilon": None}, "does not say its epsilon"),
+        ({"unit": "user"}, "the ledger 'record'"),
+        ({"delta": 2e-5}, "the ledger 1e-05"),
+        ({"epsilon": 3.0}, "the ledger 1.0"),
+        ({"shared_ledger": "all.jsonl", "shared_epsilon": 3.0}, "run.json says shared_epsilon 3.0"),
+        ({"shared_ledger": "all.jsonl"}, "does not say its shared_epsilon"),
         ({"epsilon": 0.01}, "claims epsilon 0.01"),
         ({"guarantees": [{"epsilon": 0.01, "delta": 1e-6}]}, "claims epsilon 0.01"),
     ],

@@ -109,9 +109,32 @@ def test_a_resume_draws_fresh_noise(method, data, plan, checkpoint, monkeypatch)
     original = tacit.SGD.step
     monkeypatch.setattr(tacit.SGD, "step", noting)
     for _ in range(3):  # a crash at the same place, again and again
-        killed(method, data, plan, checkpoint, 4, resume=True)
-    assert len(seen) == 15
-    assert len({value.numpy().tobytes() for value in seen}) == 15
+        killed(method, data, plan, checkpoint, 6, resume=True)
+    assert len(seen) == 7 + 3 + 3  # the fourth step is saved
+    assert len({value.numpy().tobytes() for value in seen}) == 13
+
+
+def test_there_is_a_checkpoint_before_anything_is_charged(method, data, plan, checkpoint):
+    seen = []
+
+    def reserve(file, charges):
+        seen.append((read_checkpoint(checkpoint, like=_example(method, plan)).step, file.ledger.steps))
+        raise Killed
+
+    with pytest.MonkeyPatch().context() as patched:
+        patched.setattr("tacit.ledger.LedgerFile.reserve", reserve)
+        with pytest.raises(Killed):
+            tacit.train(method, data, plan, checkpoint=checkpoint)
+    assert seen == [(0, 0)]
+    run = tacit.train(method, data, plan, checkpoint=checkpoint, resume=True)
+    assert run.ledger.steps == 30
+
+
+def test_the_first_steps_are_saved_one_by_one_at_first(method, data, plan, checkpoint):
+    for step, saved in ((0, 0), (1, 1), (4, 4), (7, 4), (9, 8)):
+        checkpoint.unlink(missing_ok=True)
+        killed(method, data, plan, checkpoint, step)
+        assert read_checkpoint(checkpoint, like=_example(method, plan)).step == saved
 
 
 def test_lost_steps_are_paid_again(method, data, plan, checkpoint):

@@ -24,7 +24,7 @@ from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
 from tacit.accountants.renyi.filter import RenyiFilter
 from tacit.accountants.search import most_within
 from tacit.errors import BudgetError, InputError, RefusedError, check_positive, is_number
-from tacit.ledger import Charge, Charges, Ledger, LedgerHeader, SamplingEvent
+from tacit.ledger import Charge, Charges, GaussianSumQuery, Ledger, LedgerHeader, PoissonSample, SamplingEvent
 from tacit.types import Floats
 
 Counts = Mapping[SamplingEvent, int]
@@ -118,6 +118,8 @@ class BudgetGate:
             return True
         if any(self._renyi_epsilon(self._spent.curve_with(block, some), some) <= limit for some in (_QUICK, ORDERS)):
             return True
+        if len(spent) > _MANY and self._pld_epsilon(_coarser(_plus(spent, more))) <= limit:
+            return True
         cost = self._pld_epsilon(_plus(spent, more))
         if cost > limit or more != self._previous:
             self._previous = more
@@ -139,7 +141,10 @@ class BudgetGate:
     def _fits(self, counts: Counts) -> bool:
         """By RDP, which is quicker for many distinct events, or by the tighter PLD; both are upper bounds."""
         curve = renyi_curve(Ledger.planned([Charge(event, count) for event, count in counts.items()]))
-        return self._renyi_epsilon(curve) <= self.budget.epsilon or self._pld_epsilon(counts) <= self.budget.epsilon
+        if self._renyi_epsilon(curve) <= self.budget.epsilon:
+            return True
+        ways = (_coarser(counts), counts) if len(counts) > _MANY else (counts,)
+        return any(self._pld_epsilon(one) <= self.budget.epsilon for one in ways)
 
     def _pld_epsilon(self, counts: Counts) -> float:
         ledger = Ledger.planned([Charge(event, count) for event, count in counts.items()])
@@ -219,6 +224,26 @@ def _curve(charges: tuple[Charge, ...], orders: tuple[float, ...]) -> Floats:
 
 
 _short_curve = lru_cache(maxsize=1024)(_curve)
+
+
+_MANY = 64  # distinct events, each of which takes PLD about a millisecond
+_STEP = 1e-3  # relative
+
+
+def _coarser(counts: Counts) -> Counts:
+    """Fewer distinct events that cost a little more: noise is rounded down, as if less of it had been added."""
+    total: Counter[SamplingEvent] = Counter()
+    for event, count in counts.items():
+        total[_rounded(event)] += count
+    return total
+
+
+@lru_cache(maxsize=2**17)
+def _rounded(event: SamplingEvent) -> SamplingEvent:
+    if not isinstance(event, PoissonSample):
+        return event
+    noise = math.exp(_STEP * math.floor(math.log(event.noise_multiplier) / _STEP)) * (1 - 1e-12)
+    return PoissonSample(event.probability, (GaussianSumQuery(1.0, min(noise, event.noise_multiplier)),))
 
 
 def _plus(counts: Counts, more: Counts, times: int = 1) -> Counts:

@@ -8,11 +8,12 @@ from scipy.special import ndtr, ndtri
 
 from tacit.accountants.guarantee import check_delta, refuse_adaptive
 from tacit.accountants.pld.accountant import ledger_bracket, ledger_deltas
-from tacit.errors import InputError
+from tacit.errors import InputError, RefusedError
 from tacit.ledger import Ledger
 from tacit.types import Floats
 
 _SMALLEST = 1e-10  # the delta down to which a trade-off curve looks
+_LARGEST = 700.0  # the epsilon beyond which e^epsilon is no number any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,14 @@ def epsilon_curve(ledger: Ledger, deltas: ArrayLike) -> Floats:
     return np.asarray([ledger_bracket(ledger, float(delta)).upper for delta in values])
 
 
+def drawable_epsilon(ledger: Ledger, delta: float) -> float:
+    """The certified upper bound, if a curve through it says anything; each point of others takes seconds as well."""
+    found = float(epsilon_curve(ledger, delta)[0])
+    if found > _LARGEST:
+        raise RefusedError(f"epsilon is {found:.4g} at delta {delta:g}, so large that no curve says more; add noise")
+    return found
+
+
 def trade_off(ledger: Ledger, false_positive: ArrayLike | None = None, points: int = 400) -> TradeOff:
     """The trade-off of telling neighbours apart, as the envelope of the (epsilon, delta) lines.
 
@@ -47,7 +56,7 @@ def trade_off(ledger: Ledger, false_positive: ArrayLike | None = None, points: i
         raise InputError("false_positive must lie between 0 and 1")
     if not ledger.steps:
         return TradeOff(x, 1 - x)
-    epsilons = np.linspace(0.0, ledger_bracket(ledger, _SMALLEST).upper, points)
+    epsilons = np.linspace(0.0, drawable_epsilon(ledger, _SMALLEST), points)
     delta = ledger_deltas(ledger, epsilons)[:, None]
     ratio = np.exp(epsilons)[:, None]
     lines = np.maximum(1 - delta - ratio * x, (1 - delta - x) / ratio)

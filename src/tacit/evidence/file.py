@@ -60,7 +60,7 @@ def load_evidence(path: str | Path) -> Evidence:
         head = Head(int(facts["ledger_count"]), facts["ledger_hash"])
     except (KeyError, ValueError, TypeError) as error:
         raise InputError(f"{path} is damaged evidence: {error}") from error
-    return Evidence(head, facts["kind"], tensors["shares"], stretches)  # the kind is checked there
+    return Evidence(head, facts.get("kind", ""), tensors["shares"], stretches)  # the kind is checked there
 
 
 def _stretch(row: list[float]) -> Stretch:

@@ -36,6 +36,10 @@ def charges_from_json(values: Iterable[Mapping[str, Any]]) -> tuple[Charge, ...]
     return tuple(Charge(event_from_json(value["event"]), value["steps"]) for value in values)
 
 
+AGAIN = ["again"]
+"""What a reserve says in place of its charges when they are those of the block before it, as that was reserved."""
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """What one record charged."""

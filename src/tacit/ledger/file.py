@@ -168,7 +168,8 @@ class LedgerFile:
         with self._one_thread:
             if self._registration is not None:
                 self._registration.announce(charges, self.ledger, self.head)
-            return self._append({"record": "reserve", "charges": charges_to_json(charges)}, Block(tuple(charges)))
+            block = Block(tuple(charges))
+            return self._append({"record": "reserve", "charges": self._replay.charges_to_json(block)}, block)
 
     def settle(self, number: int, steps: int) -> None:
         """A clean stop: lower a reserved block to the steps that were begun."""

@@ -1,11 +1,12 @@
 """From records to charges: the one place that knows what each kind of record means."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tacit.errors import LedgerError, check_count
 from tacit.ledger.chain import Record
-from tacit.ledger.charges import Block, Charge, Charges, charges_from_json
+from tacit.ledger.charges import AGAIN, Block, Charge, Charges, charges_from_json, charges_to_json
 from tacit.ledger.ledger import Ledger, LedgerHeader
 
 FORMAT = 1
@@ -34,9 +35,11 @@ class Replay:
                 continue
             if self._header is None:
                 raise LedgerError(_NOT_OPENED)
-            if record != self._last_block:
-                self._last_block = record
-            self._blocks.append(self._last_block)
+            self._blocks.append(_NOTHING)
+            if record == _AGAIN:
+                self._charge_again()
+            else:
+                self._charge(self._last_block if record == self._last_block else record)
 
     def apply(self, record: Block | Mapping[str, Any]) -> None:
         """The next record; a reserve may also come as the block that it charges."""
@@ -55,6 +58,15 @@ class Replay:
     def _charge(self, block: Block | bytes) -> None:
         self._blocks[-1] = self._last_block = block
 
+    def _charge_again(self) -> None:
+        if self._last_block is _NOTHING:
+            raise LedgerError(f"record {len(self._blocks)} charges a block again, and there is none before it")
+        self._blocks[-1] = self._last_block
+
+    def charges_to_json(self, block: Block) -> list[Any]:
+        """How a reserve of this block is written next: what is charged again is not spelled out again."""
+        return AGAIN if block.charges and block == self._last_block else charges_to_json(block.charges)
+
     def _apply(self, record: Mapping[str, Any]) -> None:
         match record["record"]:
             case "open" if self._header is None:
@@ -63,6 +75,8 @@ class Replay:
                 self._header = LedgerHeader.from_json(record["header"])
             case _ if self._header is None:
                 raise LedgerError(_NOT_OPENED)
+            case "reserve" if record["charges"] == AGAIN:
+                self._charge_again()
             case "reserve" | "void":
                 block = Block(charges_from_json(record["charges"]))
                 if block.charges:  # a void may stand for nothing
@@ -149,5 +163,6 @@ def _read(block: Block | bytes) -> Block:
     return block if isinstance(block, Block) else Block.from_text(block)
 
 
+_AGAIN = json.dumps(AGAIN).encode()
 _UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)
 _NOT_OPENED = "the first record of a ledger must be 'open'"

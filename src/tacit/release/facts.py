@@ -23,18 +23,34 @@ def check_facts(ledger: Ledger, facts: dict[str, Any], files: Mapping[str, bytes
     try:
         if facts:  # a run from one's own program has none
             fields.check_format(FORMAT)
+            _refuse_gaps(facts)
         parse_facts(fields)
         spread = fields.part("spread")
         if spread is not None:
             _check_spread(spread.numbers("stddevs"), spread.numbers("weights"))
     except InputError as error:
         raise RefusedError(str(error)) from error
-    known = {"dataset": ledger.header.dataset, "n_records": ledger.header.dataset_size, "unit": ledger.header.unit}
+    header = ledger.header
+    known: dict[str, object] = {"dataset": header.dataset, "n_records": header.dataset_size, "unit": header.unit}
+    budget = {_total(facts): header.epsilon, "delta": header.delta}
+    known |= {name: value for name, value in budget.items() if value is not None}  # it need not be declared
     for name, value in known.items():
         if facts.get(name) not in (None, value):
             raise RefusedError(f"run.json says {name} {facts[name]!r}, the ledger {value!r}")
     _check_settings(ledger, facts.get("settings") or [])
     _check_outputs(facts, files)
+
+
+def _refuse_gaps(facts: Mapping[str, Any]) -> None:
+    """An epsilon means nothing without its delta and whom it protects."""
+    for name in ("unit", _total(facts), "delta"):
+        if facts.get(name) is None:
+            raise RefusedError(f"run.json does not say its {name}; without it its privacy cannot be stated")
+
+
+def _total(facts: Mapping[str, Any]) -> str:
+    """The name of what the ledger may cost as a whole; of a shared one a run's own epsilon is a part."""
+    return "epsilon" if facts.get("shared_ledger") is None else "shared_epsilon"
 
 
 def _check_spread(stddevs: tuple[float, ...], weights: tuple[float, ...]) -> None:

@@ -27,10 +27,11 @@ def draw_privacy(ledger: Ledger, delta: float, path: str | Path) -> None:
     """Draw epsilon(delta) and the trade-off curve of a ledger, both certified bounds by PLD.
 
     Raises:
-        RefusedError: PLD cannot read the ledger, for instance because its schedule is adaptive.
+        RefusedError: PLD cannot read the ledger (an adaptive schedule is one reason), or epsilon is too large.
     """
     deltas = np.geomspace(delta * 1e-4, min(delta * 1e3, 0.1), 25)
-    curve, attack = epsilon_curve(ledger, deltas), trade_off(ledger)
+    attack = trade_off(ledger)  # refuses what is too extreme to be drawn, before it takes minutes
+    curve = epsilon_curve(ledger, deltas)
 
     figure, (left, right) = without_screen().subplots(1, 2, figsize=(10.5, 4.6), layout="constrained")
     _draw_epsilon(left, ledger, delta, deltas, curve)

@@ -154,11 +154,14 @@ class PrivateSum:
         """Where adaptive clipping has come to; 1 without it. It follows released counts only."""
         return self._mechanism.norm
 
-    def samples(self, source: DataSource, steps: int, *, first: int = 0) -> Generator[Sample, None, None]:
+    def samples(
+        self, source: DataSource, steps: int, *, first: int = 0, before_charging: Callable[[], None] | None = None
+    ) -> Generator[Sample, None, None]:
         """Draw ``steps`` samples, each charged before its data is touched.
 
         Leaving the loop early settles the last block at the steps that were begun. A run that goes on after ``first``
-        steps draws the rest of them, with fresh randomness and from a new pass.
+        steps draws the rest of them, with fresh randomness and from a new pass. ``before_charging`` is called once,
+        when all checks have passed and the ledger is open.
         """
         check_count("steps", steps)
         if not 0 <= first < steps:
@@ -187,6 +190,8 @@ class PrivateSum:
         drawn_units = self._draw_charged(units, first, steps - first, ahead)
         rows = (self._rows_here(drawn, source, ids) for drawn in drawn_units)
         self._declare(first, steps)
+        if before_charging is not None:
+            before_charging()
         self._ahead.append(ahead)
         at_exit = weakref.finalize(
             self, _end_at_exit, weakref.ref(self), ahead

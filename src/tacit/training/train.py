@@ -31,6 +31,7 @@ from tacit.types import Batch
 
 State = TypeVar("State")
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_EARLY = (1, 2, 4, 8, 16)  # steps that are saved besides: kills in the first block must not cost a whole budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def train(
         progress: show a progress bar.
         checkpoint: a file to go on from after a stop or a crash; also written when an error or a signal ends the run.
         checkpoint_every: the steps between checkpoints. A crash loses the steps since the last one, which are paid for
-            again.
+            again. One is written before the first charge, and some more in the first steps.
         resume: go on from the checkpoint if there is one. The ledger must be the one that it was made with.
         beside: what else the run will release, apart from its steps. It is charged with the first block of them, so
             that what a crash costs can only be taken from later steps.
@@ -146,7 +147,13 @@ def _run(
 ) -> None:
     if chains.step == chains.total:
         return
-    samples = engine.samples(source, chains.total, first=chains.step)
+
+    def save() -> None:
+        if checkpoint is not None and engine.writes:
+            engine.checkpoint(chains.step, chains.content).write(checkpoint)
+
+    # before anything is paid for there is a model to end with, and soon a better one
+    samples = engine.samples(source, chains.total, first=chains.step, before_charging=save)
     waiting = between_steps(wanted=checkpoint is not None)
     with waiting as let_through, progress_bar(chains.total, shown=progress) as advance, closing(samples):
         for sample in samples:
@@ -155,8 +162,8 @@ def _run(
             if on_step is not None:
                 on_step(sample.step)
             let_through()
-            if checkpoint is not None and engine.writes and chains.step % every == 0:
-                engine.checkpoint(chains.step, chains.content).write(checkpoint)
+            if chains.step % every == 0 or chains.step in _EARLY:
+                save()
 
 
 def _engine(

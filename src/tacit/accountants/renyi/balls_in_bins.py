@@ -9,6 +9,7 @@ remove: E_Q[R^a] = a! t^(-a) [x^a] (sum_k x^k exp((k^2 - k)/(2 z^2)) / k!)^t for
 add: E_P[(Q/P)^a] = E_Q[R^(1-a)] and, with m = a - 1, R^(-m) = (1/Gamma(m)) int_0^inf w^(m-1) exp(-w R) dw; hence
     E_Q[R^-m] = (1/Gamma(m)) int w^m (E exp(-w Y/t))^t dlog w,
     whose integrand is log-concave in log w (a Gumbel tail smoothed by a Gaussian, Prekopa).
+Neither exceeds the a(a-1)/(2 z^2) of a unit whose bin is known, because P is a mean over the bins.
 """
 
 import math
@@ -27,6 +28,7 @@ from tacit.types import Floats
 
 _LOG_NEGLIGIBLE = 45.0
 _ROUNDING = 1e-11  # absolute, added to the log moment of each pass
+_LITTLE = 0.05  # noise below which hiding the step changes little (log t of a/(2 z^2)), and grids would be large
 _GROUPS = (0.0, 10.0, 63.0, math.inf)  # moments that share a grid
 
 
@@ -89,12 +91,14 @@ def pass_log_moments(item: Pass, orders: Floats) -> Floats:
 @lru_cache(maxsize=256)
 def _pass_log_moments(item: Pass, orders: tuple[float, ...]) -> tuple[float, ...]:
     a = np.asarray(orders)
-    if item.bins == 1:
-        return tuple(a * (a - 1) / (2 * item.noise_multiplier**2))
+    known = a * (a - 1) / (2 * item.noise_multiplier**2)  # one step whose number is known: Renyi is quasi-convex
+    if item.bins == 1 or item.noise_multiplier < _LITTLE:
+        return tuple(known)
     both = np.maximum(remove_log_moments(item, a), add_log_moments(item, a))
     # logarithms of coefficients are rounded in units of themselves, at each squaring of the series
     sizes = gammaln(a + 2) + (a + 1) * math.log(item.bins)
-    return tuple(np.maximum(both, 0.0) * (1 + 1e-13) + _ROUNDING + 16 * UNIT * math.log2(2 * item.bins) * sizes)
+    rounding = _ROUNDING + 16 * UNIT * math.log2(2 * item.bins) * sizes
+    return tuple(np.minimum(np.maximum(both, 0.0) * (1 + 1e-13) + rounding, known))
 
 
 def remove_log_moments(item: Pass, orders: Floats) -> Floats:

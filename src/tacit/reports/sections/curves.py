@@ -4,6 +4,7 @@ import numpy as np
 
 from tacit.accountants import Guarantee, RDPAccountant, epsilon_curve, get_accountant, trade_off
 from tacit.accountants.bayesian.summary import ledger_until
+from tacit.accountants.curves import drawable_epsilon
 from tacit.errors import RefusedError
 from tacit.ledger import Ledger
 from tacit.reports.content import Block, Headline, Paragraph, Picture, Section
@@ -32,8 +33,8 @@ def curves_section(ledger: Ledger, delta: float, said: Headline) -> Section:
 def epsilon_picture(ledger: Ledger, delta: float) -> Picture:
     """epsilon(delta), certified by PLD."""
     deltas = np.geomspace(max(delta * 1e-4, 1e-15), min(delta * 1e3, 0.1), 5 if _has_many(ledger) else 13)
+    here = drawable_epsilon(ledger, delta)
     values = tuple(float(value) for value in epsilon_curve(ledger, deltas))
-    here = float(epsilon_curve(ledger, delta)[0])
     x = tuple(float(f"{value:.12g}") for value in deltas)
     return Picture(
         "epsilon-delta",
