@@ -20,8 +20,7 @@ from tacit.posteriors import load_posterior
 from tacit.release import check_bundle
 from tacit.release.artefacts import facts_of
 from tacit.release.facts import check_facts
-from tacit.reports import run_folder
-from tacit.runs import folder as runs
+from tacit.runs import RunFolder, read_content
 from tacit.tables import read_schema
 from tacit.training import read_checkpoint
 
@@ -29,7 +28,7 @@ Reader = Callable[[Path, Truth], object]
 
 
 def _read_run(folder: Path, truth: Truth) -> None:
-    for read in (runs.read_run, run_folder.read_run):
+    for read in (lambda run: RunFolder(run).read_facts(), read_content):
         _one_line(read, folder)
     facts = facts_of((folder / "run.json").read_bytes())
     check_facts(read_ledger(folder), facts, {path.name: path.read_bytes() for path in folder.glob("posterior.*")})
