@@ -50,6 +50,7 @@ ALLOWED = {
     "pate": {"errors", "ledger", "randomness", "accountants"},
     "reproduction": {"errors", "storage", "ledger"},
     "tables": {"errors", "ledger", "accountants"},
+    "regression": {"errors", "ledger", "randomness", "accountants", "tables"},
     "runs": {
         "errors", "storage", "ledger", "randomness", "sampling", "mechanisms", "inference", "likelihoods", "posteriors",
         "accountants", "evaluation", "tables", "training",
