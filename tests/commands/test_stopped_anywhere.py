@@ -38,7 +38,7 @@ def test_a_stop_that_loses_something_is_seen(table):
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_stop_while_residuals_are_computed_loses_and_costs_nothing(table, shared, monkeypatch):
-    from tacit.runs import fit
+    from tacit.runs.fit import fit
 
     def killed(*given, **options):
         raise Killed

@@ -230,7 +230,7 @@ def test_what_another_process_may_charge_is_never_removed(tacit, patients, few_s
     def overtaken(problem, plan):
         winners.append(LedgerFile(ledger, plan.header(Randomness()), plan.versions()))
 
-    monkeypatch.setattr("tacit.runs.check_budget", overtaken)
+    monkeypatch.setattr("tacit.runs.whole_run.check_budget", overtaken)
     code, _, err = tacit("train", *plainly(patients))
     assert (code, err.count("\n")) == (2, 1)
     assert read_ledger(ledger).steps == 0
@@ -241,7 +241,7 @@ def test_a_refused_run_leaves_nothing(tacit, patients, few_steps, monkeypatch):
     def refused(*given, **options):
         raise InputError("refused late")
 
-    monkeypatch.setattr("tacit.runs.fit", refused)
+    monkeypatch.setattr("tacit.runs.whole_run.fit", refused)
     assert tacit("train", *plainly(patients))[0] == 2
     assert not (patients / "run").exists()
 

@@ -1,5 +1,6 @@
 """scikit-learn's own checks, and what privacy asks beyond them."""
 
+import csv
 import pickle
 import re
 import warnings
@@ -21,8 +22,10 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 import tacit
+from tacit.commands.app import run as run_command
 from tacit.errors import BudgetError, InputError, RefusedError
 from tacit.estimators import private
+from tacit.ledger import RegisteredLedger, registered_runs
 from tacit.tables import recipes
 
 # Checks that an estimator is excused from, with the reason; there are none.
@@ -232,3 +235,32 @@ def test_missing_values_and_undeclared_classes_are_no_reason_to_fail(few_steps):
 def test_bad_arguments_are_refused(arguments):
     with pytest.raises(InputError):
         tacit.PrivateClassifier(**({"epsilon": 1.0, "classes": ["ill", "well"]} | DECLARED | arguments)).fit(X, Y)
+
+
+@pytest.mark.parametrize("own_ledger", [True, False])
+def test_a_saved_fit_is_a_run_that_can_be_reported_predicted_with_and_released(tmp_path, own_ledger):
+    budget = {} if own_ledger else {"ledger": tmp_path / "shared.jsonl", "budget_epsilon": 6.0}
+    model = tacit.PrivateClassifier(3.0, **DECLARED, classes=["ill", "well"], **budget).fit(X, Y)
+    run, table, said, bundle = (tmp_path / name for name in ("run", "new.csv", "said.csv", "bundle"))
+    model.save(run)
+    np.savetxt(table, X, delimiter=",", header="x0,x1,x2", comments="")
+    for command in (["account", run], ["report", run], ["predict", run, table, "--out", said],
+                    ["release", run, "--out", bundle], ["release", "--check", bundle]):  # fmt: skip
+        assert run_command([str(word) for word in command]) == 0
+    with said.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["target"] for row in rows] == model.predict(X).tolist()
+    np.testing.assert_allclose([float(row["probability ill"]) for row in rows], model.predict_proba(X)[:, 0], atol=1e-5)
+    with pytest.raises(InputError, match="finished run"):
+        model.save(run)
+
+
+def test_a_fit_under_a_registered_ledger_is_entered(tmp_path):
+    ledger = RegisteredLedger(tmp_path / "ledger.jsonl", tmp_path / "patients.registry")
+    tacit.PrivateClassifier(3.0, **DECLARED, classes=["ill", "well"], ledger=ledger).fit(X, Y)
+    assert [run.state for run in registered_runs(ledger.registry)] == ["closed"]
+
+
+def test_a_class_that_a_table_would_call_missing_is_a_class(tmp_path):
+    model = tacit.PrivateClassifier(3.0, **DECLARED, classes=["", "none"]).fit(X, np.where(Y == "ill", "", "none"))
+    assert (model.predict(X) == np.where(Y == "ill", "", "none")).mean() > 0.8

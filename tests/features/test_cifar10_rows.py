@@ -2,14 +2,14 @@
 
 import json
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 from tacit.commands.app import run
 from tacit.features import pretrained
+from tacit.reproduction import find_papers
 
-PAPERS = Path(__file__).parents[2] / "papers"
+PAPERS = find_papers()
 
 
 @pytest.mark.slow

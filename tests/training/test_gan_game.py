@@ -1,15 +1,15 @@
 """Paper M's GAN in a loop of one's own: what leaves in a step, and what it is charged for."""
 
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 import tacit
 from tacit.mechanisms import VectorGroup
+from tacit.reproduction import find_papers
 
-PAPERS = Path(__file__).parents[2] / "papers"
+PAPERS = find_papers()
 
 
 @pytest.fixture

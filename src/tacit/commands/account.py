@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 
@@ -11,9 +11,10 @@ from tacit.accountants.bayesian import bayesian_guarantees
 from tacit.commands.output import console, evidence_table, guarantee_table, print_assumptions, print_json
 from tacit.commands.registry import account_registry
 from tacit.errors import InputError
-from tacit.evidence import Evidence, Kind, check_bound, evidence_path, load_evidence
+from tacit.evidence import Evidence
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, LedgerHeader, PoissonSample, read_ledger
 from tacit.ledger.manifest import check_if_finished
+from tacit.runs import read_evidence
 
 
 def account(
@@ -38,7 +39,9 @@ def account(
         account_registry(registry, delta, json=json)
         return
     ledger = _ledger(run, poisson, noise, steps, dataset_size)
-    evidence = _evidence(run) if bayesian else []
+    if bayesian and run is None:
+        raise InputError("--bayesian needs the evidence of a run; name the run's folder")
+    evidence = read_evidence(run) if bayesian and run is not None else ()
     if plot is not None:
         _check_picture(plot)
     results = guarantees(ledger, delta, only=accountant)
@@ -56,19 +59,6 @@ def account(
         console.print()
         console.print(evidence_table(said, f"Private: what the evidence of {item.records} {item.kind} says"))
         print_assumptions(said)
-
-
-def _evidence(run: Path | None) -> list[Evidence]:
-    """The evidence beside a run's ledger, each checked to belong to it."""
-    if run is None:
-        raise InputError("--bayesian needs the evidence of a run; name the run's folder")
-    paths = [path for kind in get_args(Kind) if (path := evidence_path(run, kind)).exists()]
-    if not paths:
-        raise InputError(f"{run} has no evidence beside its ledger; train with probes or --bayesian-evidence")
-    found = [load_evidence(path) for path in paths]
-    for item in found:
-        check_bound(item, run)
-    return found
 
 
 def _draw(ledger: Ledger, evidence: Sequence[Evidence], delta: float, path: Path) -> None:

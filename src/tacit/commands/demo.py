@@ -188,7 +188,7 @@ def _compare(folder: Path, quiet: bool) -> _Outcome:
     from tacit.commands.breast_cancer import TARGET, patients_schema, split
     from tacit.evaluation import reliability
     from tacit.ledger import read_ledger
-    from tacit.runs import Predictor, Problem, fit, read_posterior, read_run, training_plan
+    from tacit.runs import Problem, RunFacts, RunFolder, read_predictor, train_table
     from tacit.tables import encode
 
     schema = patients_schema()
@@ -198,11 +198,11 @@ def _compare(folder: Path, quiet: bool) -> _Outcome:
         for number in track(range(SPLITS), "ten splits", disable=quiet, transient=True, console=console):
             private, public = (encode(table, schema, TARGET) for table in split(number))
             if number == 0:
-                posterior = read_posterior(folder / "run")
+                predictor = read_predictor(folder / "run")
             else:
-                plan = training_plan(problem, Path(elsewhere) / str(number) / "ledger.jsonl")
-                posterior = fit(problem, private, plan).posterior
-            probabilities.append(Predictor(problem, posterior).classes(public.inputs).mean)
+                other = RunFolder(Path(elsewhere) / str(number))
+                predictor = train_table(RunFacts(problem), private, other, checkpoints=False).predictor
+            probabilities.append(predictor.classes(public.inputs).mean)
             labels.append(torch.from_numpy(public.targets))
             opened.append(_open_accuracy(private, public))
     accuracies = [float((p.argmax(1) == t).double().mean()) for p, t in zip(probabilities, labels, strict=True)]
@@ -212,7 +212,7 @@ def _compare(folder: Path, quiet: bool) -> _Outcome:
     _draw(folder / "demo.png", calibration, right)
     where_sure = float(right[: int(0.8 * len(right))].mean())
     results = guarantees(read_ledger(folder / "run"), DELTA)
-    temperature = read_run(folder / "run").effective_temperature
+    temperature = RunFolder(folder / "run").read_facts().effective_temperature
     return _Outcome(folder, accuracies, opened, calibration, where_sure, results, temperature)
 
 

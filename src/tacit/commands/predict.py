@@ -25,7 +25,7 @@ def predict(
     ] = None,
 ) -> None:
     """Predict: class probabilities, or numbers with intervals, and how much of the doubt is about the weights."""
-    from tacit.runs import Predictor, read_posterior, read_run
+    from tacit.runs import read_predictor
 
     if out.suffix.lower() not in _ENDINGS:
         raise InputError(f"--out should end in {', '.join(_ENDINGS)}, found {out.name!r}")
@@ -33,14 +33,14 @@ def predict(
         raise InputError(f"--out: the folder {out.parent} does not exist")
     if out.exists() or out.is_symlink():
         raise InputError(f"--out: {out} is there already and is not overwritten; choose another name")
-    posterior, facts = read_posterior(run), read_run(run)
-    predictor = Predictor(facts.problem, posterior, facts.spread)
-    table = read_table(data, [name for name in facts.problem.schema.numbers if name != id_column])
+    predictor = read_predictor(run)
+    problem = predictor.problem
+    table = read_table(data, [name for name in problem.schema.numbers if name != id_column])
     columns = predictor.table(table, id_column)
     write_columns(columns, out)
-    warn_of_unreadable(table, facts.problem.schema, facts.problem.target)
+    warn_of_unreadable(table, problem.schema, problem.target)
     count = len(next(iter(columns.values())))
-    console.print(f"{out}: {count:,} predictions of {facts.problem.target!r}", highlight=False, soft_wrap=True)
+    console.print(f"{out}: {count:,} predictions of {problem.target!r}", highlight=False, soft_wrap=True)
 
 
 def write_columns(columns: dict[str, Any], path: Path) -> None:

@@ -13,6 +13,7 @@ from tacit.errors import InputError
 from tacit.estimators.private import TARGET, Bounds, PrivateEstimator
 from tacit.posteriors import Prediction
 from tacit.tables import Category, Method
+from tacit.tables.files import MISSING, number_text
 
 
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -79,9 +80,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         if len(self.classes_) < 2:
             raise InputError(f"a classifier needs two classes or more, found one class: {self.classes_.tolist()}")
         place = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        codes = np.where(self.classes_[place] == y, place, np.nan).astype(np.float64)
-        levels = Category(TARGET, tuple(str(number) for number in range(len(self.classes_))))
-        self._fit(rows, codes, levels, taken)
+        words = _words(self.classes_)
+        known = np.where(self.classes_[place] == y, place, len(words))
+        self._fit(rows, np.array([*words, ""], dtype=object)[known], Category(TARGET, words), taken)
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -102,3 +103,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     def _said(self, X: ArrayLike) -> Prediction:
         check_is_fitted(self)
         return self._predictor.classes(self._inputs(X))
+
+
+def _words(classes: NDArray[Any]) -> tuple[str, ...]:
+    """The classes as a table would write them; their numbers if one would be taken for a missing value."""
+    words = [number_text(float(name)) if classes.dtype.kind == "f" else str(name) for name in classes.tolist()]
+    usable = len(set(words)) == len(words) and not MISSING.intersection(word.lower() for word in words)
+    return tuple(words) if usable else tuple(map(str, range(len(words))))

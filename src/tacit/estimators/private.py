@@ -6,26 +6,24 @@ warning and the guarantee then say so. Declare ``bounds``, ``classes`` and ``n_r
 
 import tempfile
 import warnings
-from dataclasses import replace
 from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit.accountants import Budget, Guarantee, Refusal, guarantees
+from tacit.accountants import Guarantee, Refusal, guarantees
 from tacit.errors import InputError, UndeclaredWarning
 from tacit.estimators.wrappers import refuse_uncharged_wrappers
-from tacit.ledger import Ledger
+from tacit.ledger import Ledger, RegisteredLedger
 from tacit.randomness import Randomness
-from tacit.runs import Predictor, Problem, check_budget, fit, training_plan
+from tacit.runs import Problem, RunFacts, RunFolder, train_table
 from tacit.tables import Category, Method, Number, Schema, Table, default_delta, encode, encode_inputs
-from tacit.training import TrainingPlan
 from tacit.types import Floats
 
 Bounds = tuple[ArrayLike, ArrayLike]
@@ -70,7 +68,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return guarantees(self.ledger_, self.delta_)
 
-    def _fit(self, X: Floats, codes: Floats, target: Category | Number, taken: list[str]) -> Self:
+    def _fit(self, X: Floats, targets: NDArray[Any], target: Category | Number, taken: list[str]) -> Self:
         """Train on validated arrays; ``taken`` is what was read off the data so far."""
         refuse_uncharged_wrappers(shares_a_ledger=self.ledger is not None)
         columns, records = self._columns(X, taken), self._records(X, taken)
@@ -85,38 +83,50 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if taken:
             _warn_of(taken)
         self.delta_ = default_delta(records) if self.delta is None else self.delta
-        shared = self._shared_budget()
-        problem = Problem(schema, TARGET, self.epsilon, self.delta_, self.method, self.model, shared is not None)
-        data = encode(Table({**_table(X).columns, TARGET: codes}), schema, TARGET)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "ledger.jsonl" if self.ledger is None else self.ledger
-            plan = self._with_assumptions(training_plan(problem, path, shared))
-            check_budget(problem, plan)
-            fitted = fit(problem, data, plan, randomness=self._randomness())
-        self.ledger_ = fitted.ledger
+        if self.budget_epsilon is not None and self.ledger is None:
+            raise InputError("budget_epsilon is the total of all fits under one ledger; name it with ledger=...")
+        shared = self.budget_epsilon is not None
+        problem = Problem(schema, TARGET, self.epsilon, self.delta_, self.method, self.model, shared)
+        data = encode(Table({**self._table(X).columns, TARGET: targets}), schema, TARGET)
+        with tempfile.TemporaryDirectory() as place:
+            folder = RunFolder(Path(place) / "run")
+            trained = train_table(
+                self._facts(problem), data, folder, checkpoints=False, randomness=self._randomness(),
+                assumptions=self._assumptions(),
+            )  # fmt: skip
+            self._files = folder.read_files()
+        self.ledger_ = trained.fitted.ledger
         self.settings_ = [setting.to_json() for setting in problem.recipe.settings]
         self.warnings_ = list(problem.recipe.warnings)
-        self._predictor = Predictor(problem, fitted.posterior, fitted.spread)
+        self._predictor = trained.predictor
         return self
 
-    def _shared_budget(self) -> Budget | None:
-        """The total of all fits under the ledger, if one was given."""
-        if self.budget_epsilon is None:
-            return None
-        if self.ledger is None:
-            raise InputError("budget_epsilon is the total of all fits under one ledger; name it with ledger=...")
-        return Budget(self.budget_epsilon, self.delta_)
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the fit as a finished run's folder, for ``tacit account``, ``predict``, ``report`` and ``release``.
 
-    def _with_assumptions(self, plan: TrainingPlan) -> TrainingPlan:
+        The columns are called as the features were when ``fit`` saw names, otherwise x0, x1 and so on.
+        """
+        check_is_fitted(self)
+        RunFolder(Path(folder)).write_files(self._files)
+
+    def _facts(self, problem: Problem) -> RunFacts:
+        """The run as ``tacit train`` would declare it; a ledger that was named is one that other fits may share."""
+        ledger, registry = self.ledger, None
+        if isinstance(ledger, RegisteredLedger):
+            registry = str(Path(ledger.registry).absolute())
+        named = None if ledger is None else str(Path(ledger).absolute())
+        return RunFacts(problem, shared_ledger=named, shared_epsilon=self.budget_epsilon, registry=registry)
+
+    def _assumptions(self) -> tuple[str, ...]:
         """What no fit can check. Fits under one ledger are added up there; the others only know their number."""
-        said = [*plan.assumptions, _TRANSFORMED]
+        said = [_TRANSFORMED]
         number = next(_fits_without_a_ledger) if self.ledger is None else 1
         if number > 1:
             said.append(
                 f"this is fit {number} without a ledger in this process: fits on the same people add up; name one "
                 "ledger for all of them"
             )
-        return replace(plan, assumptions=tuple(said))
+        return tuple(said)
 
     def _columns(self, X: Floats, taken: list[str]) -> tuple[Number, ...]:
         if self.bounds is None:
@@ -128,7 +138,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             low, high = np.where(same, low - 1, low), np.where(same, high + 1, high)
         else:
             low, high = both_bounds("bounds", self.bounds, X.shape[1])
-        return tuple(Number(f"x{i}", float(low[i]), float(high[i])) for i in range(X.shape[1]))
+        return tuple(map(Number, self._names(X), low.tolist(), high.tolist()))
+
+    def _names(self, X: Floats) -> list[str]:
+        named = getattr(self, "feature_names_in_", ())
+        plain = len(named) == 0 or TARGET in named
+        return [f"x{number}" for number in range(X.shape[1])] if plain else [str(name) for name in named]
+
+    def _table(self, X: Floats) -> Table:
+        return Table(dict(zip(self._names(X), X.T, strict=True)))
 
     def _records(self, X: Floats, taken: list[str]) -> int:
         if self.n_records is None:
@@ -143,7 +161,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _inputs(self, X: ArrayLike) -> Any:
         values = validate_data(self, X, reset=False, ensure_all_finite="allow-nan", dtype=np.float64)
-        return encode_inputs(_table(values), self._predictor.problem.schema, TARGET)
+        return encode_inputs(self._table(values), self._predictor.problem.schema, TARGET)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -172,7 +190,3 @@ def both_bounds(name: str, bounds: Any, size: int) -> tuple[Floats, Floats]:
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be (low, high), each a number or {size} of them, found {bounds!r}") from error
     return low, high
-
-
-def _table(X: Floats) -> Table:
-    return Table({f"x{i}": X[:, i] for i in range(X.shape[1])})

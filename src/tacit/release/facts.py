@@ -11,8 +11,8 @@ from typing import Any
 
 from tacit.errors import InputError, RefusedError
 from tacit.ledger import Ledger, PoissonSample
-from tacit.reports.fields import Fields
-from tacit.reports.run_folder import FORMAT, parse_facts
+from tacit.runs.facts import FORMAT, parse_facts
+from tacit.storage.json_files import Fields
 
 _CLOSE = 1e-4  # relative: what is charged has an allowance for rounding
 

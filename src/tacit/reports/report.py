@@ -7,7 +7,6 @@ from tacit import __version__
 from tacit.accountants import Guarantee, Refusal, check_delta, guarantees
 from tacit.ledger import Ledger
 from tacit.reports.content import Headline, Report, Section
-from tacit.reports.run_folder import RunFolder, read_run
 from tacit.reports.sections.curves import curves_section
 from tacit.reports.sections.guarantees import guarantees_section
 from tacit.reports.sections.promise import attack_picture, headline, promise_section
@@ -16,7 +15,8 @@ from tacit.reports.sections.training import training_section
 from tacit.reports.sections.typical import typical_section
 from tacit.reports.sections.verify import verify_section
 from tacit.reports.sections.warnings import banners, warnings_section
-from tacit.reports.text import clean
+from tacit.runs import RunContent, read_content
+from tacit.storage.names import clean
 
 DELTA = 1e-5
 
@@ -33,7 +33,7 @@ def make_report(run: str | Path, *, delta: float | None = None, bayesian: bool =
         LedgerError: there is no ledger, or it is damaged.
         InputError: delta cannot be used, or a file beside the ledger cannot be read.
     """
-    found = read_run(run, evidence=bayesian)
+    found = read_content(run, evidence=bayesian)
     delta = usual_delta(found.ledger) if delta is None else delta
     check_delta(delta, found.ledger.header.dataset_size)
     results = tuple(guarantees(found.ledger, delta))
@@ -52,7 +52,7 @@ def make_report(run: str | Path, *, delta: float | None = None, bayesian: bool =
     )
 
 
-def _sections(run: RunFolder, delta: float, said: Headline, results: tuple[Guarantee | Refusal, ...]) -> list[Section]:
+def _sections(run: RunContent, delta: float, said: Headline, results: tuple[Guarantee | Refusal, ...]) -> list[Section]:
     warned = warnings_section(run, said)
     return [
         *([] if warned is None else [warned]),
@@ -74,14 +74,14 @@ def usual_delta(ledger: Ledger) -> float:
     return min(DELTA, 10.0 ** math.floor(-1 - math.log10(size)))
 
 
-def _subtitle(run: RunFolder) -> str:
+def _subtitle(run: RunContent) -> str:
     what = "A model" if run.facts is None else f"A {run.facts.model} model that predicts “{run.facts.target}”,"
     size = run.ledger.header.dataset_size
     units = "" if size is None else f" on {size:,} {run.ledger.header.unit}s (declared)"
     return f"{what} trained with differential privacy{units}, in {run.ledger.steps:,} steps."
 
 
-def _facts(run: RunFolder, delta: float) -> dict[str, object]:
+def _facts(run: RunContent, delta: float) -> dict[str, object]:
     header = run.ledger.header
     return {
         "dataset": header.dataset,

@@ -113,13 +113,11 @@ class Item:
 
 
 def find_papers(folder: Path | None = None) -> Path:
-    """The folder of scripts: the one given, ``papers`` of the checkout, or of the current folder."""
-    checkout = Path(__file__).resolve().parents[3] / "papers"
-    for place in [folder] if folder is not None else [checkout, Path.cwd() / "papers"]:
-        if place is not None and any(place.glob("*/expected.json")):
-            return place
-    asked = folder if folder is not None else "papers"
-    raise InputError(f"no scripts of papers in {asked}; they come with the source, not with the installed package")
+    """The folder of scripts: the one given, or the one beside this file, which the installed package has too."""
+    place = Path(__file__).parent / "papers" if folder is None else folder
+    if not any(place.glob("*/expected.json")):
+        raise InputError(f"no scripts of papers in {place}: each paper is a folder with expected.json and its scripts")
+    return place
 
 
 def read_items(folder: Path) -> dict[str, Item]:

@@ -1,24 +1,45 @@
-"""RUNS: a private run on a table, from declared facts to a folder that others can read, predict with and report on."""
+"""RUNS: a private run on a table, from declared facts to a folder that others can read, predict with and report on.
 
-from tacit.runs.evaluation import evaluate
-from tacit.runs.fit import Fitted, check_budget, fit, training_plan
-from tacit.runs.folder import RunFacts, RunFolder, read_posterior, read_run
-from tacit.runs.predictions import Predictor
+What reads a folder needs no torch; what trains and predicts is loaded on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tacit.runs.facts import DeclaredFacts, RunFacts, Spread
+from tacit.runs.folder import RunContent, RunFolder, read_content, read_evidence
 from tacit.runs.problem import Problem
-from tacit.runs.spread import Histogram, Spread
+
+if TYPE_CHECKING:
+    from tacit.runs.predictions import Predictor, read_predictor
+    from tacit.runs.whole_run import TrainedTable, train_table
 
 __all__ = [
-    "Fitted",
-    "Histogram",
+    "DeclaredFacts",
     "Predictor",
     "Problem",
+    "RunContent",
     "RunFacts",
     "RunFolder",
     "Spread",
-    "check_budget",
-    "evaluate",
-    "fit",
-    "read_posterior",
-    "read_run",
-    "training_plan",
+    "TrainedTable",
+    "read_content",
+    "read_evidence",
+    "read_predictor",
+    "train_table",
 ]
+
+_WITH_TORCH = {
+    "Predictor": "predictions",
+    "TrainedTable": "whole_run",
+    "read_predictor": "predictions",
+    "train_table": "whole_run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module 'tacit.runs' has no attribute {name!r}")
+    value = getattr(import_module(f"tacit.runs.{_WITH_TORCH[name]}"), name)
+    globals()[name] = value
+    return value

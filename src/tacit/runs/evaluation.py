@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from tacit.evaluation import detection, majority_share, reliability, scores
+from tacit.runs.facts import FORMAT
 from tacit.runs.predictions import LEVELS, Predictor
 from tacit.tables import Encoded, target_scale
 
-FORMAT = 1
 _BINS = 15
 _SHARES = np.linspace(0.05, 1.0, 20)
 

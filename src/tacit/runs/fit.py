@@ -16,8 +16,10 @@ from tacit.ledger import Charge, GaussianSumQuery, Ledger, read_ledger
 from tacit.mechanisms import ClipRecords, GaussianNoise
 from tacit.posteriors import Posterior, RegressionPrediction, predict
 from tacit.randomness import Randomness
+from tacit.runs.facts import Spread
+from tacit.runs.models import build_model, inference_method, likelihood_of
 from tacit.runs.problem import Problem
-from tacit.runs.spread import Histogram, Spread, charge_spread, release_spread
+from tacit.runs.spread import Histogram, charge_spread, release_spread
 from tacit.sampling import PoissonSampling, Records, Users
 from tacit.storage.files import is_there
 from tacit.tables import Encoded
@@ -99,7 +101,7 @@ def fit(
     noise = problem.recipe.spread_noise
     if noise is None or histogram.spread is not None:
         return replace(found, spread=histogram.spread)
-    said = predict(problem.build(), found.posterior, inputs, likelihood=problem.likelihood, levels=(0.5,))
+    said = predict(build_model(problem), found.posterior, inputs, likelihood=likelihood_of(problem), levels=(0.5,))
     assert isinstance(said, RegressionPrediction)
     users = None if data.users is None else np.unique(data.users.astype(str), return_inverse=True)[1]
     residuals = (targets.double() - said.mean).numpy()
@@ -119,10 +121,10 @@ def _learned(
     probes: Encoded | None, members: bool, on_step: Callable[[int], None] | None, checkpoint: Path | None, resume: bool,
 ) -> Fitted:  # fmt: skip
     """All steps of the plan, or as many of them as the budget still pays for."""
-    model, settings = problem.build(), problem.recipe
+    settings = problem.recipe
     held_out = None if probes is None else (torch.from_numpy(probes.inputs), torch.from_numpy(probes.targets))
     evidence = EvidencePlan(probes=held_out, members=members) if held_out is not None or members else None
-    method = problem.inference(model)
+    method = inference_method(problem, build_model(problem))
     keeping = Keeping(settings.draws if problem.method in ("sgld", "sghmc") else 1, settings.keep_every)
     try:
         run = train(

@@ -9,25 +9,22 @@ checkpoint.safetensors   while the run goes on
 evidence.*.safetensors   private, if asked for; readable by the owner alone
 """
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from tacit.errors import InputError, TacitError
-from tacit.ledger import RegisteredLedger
-from tacit.ledger.manifest import MANIFEST, check_if_finished, write_manifest
-from tacit.posteriors import Posterior, load_posterior
-from tacit.runs.fit import Fitted
-from tacit.runs.problem import Problem
-from tacit.runs.spread import Spread
+from tacit.evidence import Evidence, Kind, check_bound, evidence_path, load_evidence
+from tacit.ledger import Head, Ledger, RegisteredLedger, ledger_path, read_ledger, verify_ledger
+from tacit.ledger.manifest import MANIFEST, check_if_finished, plain_name, read_manifest, write_manifest
+from tacit.runs.evaluation_file import Evaluation, parse_evaluation
+from tacit.runs.facts import FORMAT, DeclaredFacts, RunFacts, parse_facts
 from tacit.storage import locks
-from tacit.storage.files import make_folders, reason_of, replace_file, temporary_path
-from tacit.tables import Schema
-
-FORMAT = 1
+from tacit.storage.append_only import head_path
+from tacit.storage.files import make_folders, read_bytes, reason_of, replace_file, temporary_path
+from tacit.storage.json_files import read_json, write_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +116,11 @@ class RunFolder:
         whole = file.absolute()
         return str(whole.relative_to(self.path.absolute()) if whole.is_relative_to(self.path.absolute()) else whole)
 
-    def shared_ledger(self, facts: "RunFacts") -> Path | None:
+    def shared_ledger(self, facts: RunFacts) -> Path | None:
         """The ledger that the run shares with others."""
         return None if facts.shared_ledger is None else self.path / facts.shared_ledger
 
-    def place_of_ledger(self, facts: "RunFacts") -> Path | RegisteredLedger:
+    def place_of_ledger(self, facts: RunFacts) -> Path | RegisteredLedger:
         """The ledger that is charged, its own or a shared one, with the registry that it is entered in."""
         path = self.shared_ledger(facts) or self.ledger
         return path if facts.registry is None else RegisteredLedger(path, self.path / facts.registry)
@@ -135,138 +132,96 @@ class RunFolder:
         for path in (self.checkpoint, temporary_path(self.checkpoint)):  # a kill may have left a part of the last one
             path.unlink(missing_ok=True)
 
-    def write_json(self, path: Path, facts: dict[str, Any]) -> None:
-        replace_file(path, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+    def write_facts(self, facts: RunFacts) -> None:
+        write_json(self.facts, facts.to_json())
+
+    def write_evaluation(self, found: dict[str, Any]) -> None:
+        write_json(self.evaluation, found)
+
+    def keep_shared_ledger(self, shared: Path) -> None:
+        """Keep a shared ledger as it stands, with its head, so that the run can be accounted for.
+
+        The head is read first: other runs go on charging, and a head that is ahead of its ledger looks like a rollback.
+        """
+        head, data = read_bytes(head_path(shared)), read_bytes(shared)
+        if head is None or data is None:
+            raise InputError(
+                f"the shared ledger {shared} was removed while the run went on; put it back and use --resume"
+            )
+        replace_file(self.ledger, data)
+        replace_file(head_path(self.ledger), head)
+
+    def read_files(self) -> dict[str, bytes]:
+        """All files of a finished run, for :meth:`write_files`."""
+        self.check_finished()
+        names = [self.ledger.name, head_path(self.ledger).name, *read_manifest(self.path).files, MANIFEST]
+        found = {name: read_bytes(self.path / name) for name in names}
+        return {name: data for name, data in found.items() if data is not None}
+
+    def write_files(self, files: Mapping[str, bytes]) -> None:
+        """Put a finished run into this folder, which must be free; the mark of a finished one comes last."""
+        with self.claimed(new=True):
+            for name, data in files.items():
+                replace_file(self.path / plain_name(name), data)
+
+    def read_facts(self) -> RunFacts:
+        """What was declared of a run on a table; a folder that holds none is refused in one line."""
+        found = read_json(self.facts, FORMAT)
+        if found is None:
+            raise InputError(f"{self.path} is no run of tacit train: it has no run.json")
+        try:
+            return RunFacts.from_json(found.content)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{self.facts} is damaged: {type(error).__name__} {error}") from error
+
+    def read_evaluation(self) -> dict[str, Any] | None:
+        """How good the run was on public data, as it was written."""
+        found = read_json(self.evaluation, FORMAT)
+        return None if found is None else dict(found.content)
+
+    def check_finished(self) -> None:
+        """Refuse a run that was not finished, and one whose files are not those that it wrote."""
+        if not self.is_finished:
+            raise InputError(f"{self.path} holds no finished run; go on with tacit train --resume --out {self.path}")
+        check_if_finished(self.path)
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What ``run.json`` holds.
+class RunContent:
+    """Everything that a report may speak of. Only the ledger must be there."""
 
-    ``shared_ledger`` names the ledger of a budget that other runs share, seen from the folder, and ``public_test`` the
-    file to evaluate on: whoever goes on with the run needs them. A release leaves the paths out.
-
-    Args:
-        registry: the file in which the runs on this data are entered, seen from the folder.
-        evidence: whether private evidence is gathered beside the ledger.
-        steps: how many the posterior comes from, once there is one.
-        spread_begun: a histogram of residuals was about to be drawn; without ``spread`` it was lost.
-    """
-
-    problem: Problem
-    effective_temperature: float | None = None
-    spread: Spread | None = None
-    seconds: float | None = None
-    shared_ledger: str | None = None
-    shared_epsilon: float | None = None
-    public_test: str | None = None
-    steps: int | None = None
-    spread_begun: bool = False
-    registry: str | None = None
-    evidence: bool = False
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What to expect of the model; that crashes cut it short follows from them, not from the data."""
-        settings, said = self.problem.recipe, list(self.problem.recipe.warnings)
-        if self.steps is not None and self.steps < settings.steps:
-            why = "stops lost steps that were paid for" + (", or other runs spent it" if self.shared_ledger else "")
-            said.append(f"the budget ended at step {self.steps} of {settings.steps}: {why}")
-        if self.steps is not None and settings.spread_noise is not None and self.spread is None:
-            said.append("a stop lost the histogram of residuals: intervals are as wide as the declared range")
-        return tuple(said)
-
-    def to_json(self) -> dict[str, Any]:
-        problem = self.problem
-        schema, settings = problem.schema, problem.recipe
-        spread = self.spread and {"stddevs": list(self.spread.stddevs), "weights": list(self.spread.weights)}
-        return {
-            "format": FORMAT,
-            "task": problem.task,
-            "target": problem.target,
-            "classes": None if problem.classes is None else list(problem.classes),
-            "features": [column.name for column in schema.features(problem.target)],
-            "dataset": schema.dataset,
-            "n_records": schema.units,
-            "unit": "record" if schema.unit == "record" else "user",
-            "method": problem.method,
-            "model": problem.model,
-            "epsilon": problem.epsilon,
-            "delta": problem.delta,
-            "effective_temperature": self.effective_temperature,
-            "settings": [setting.to_json() for setting in settings.settings],
-            "warnings": list(self.warnings),
-            "schema": schema.to_json(),
-            "seconds": self.seconds,
-            "spread": spread,
-            "shared_ledger": self.shared_ledger,
-            "shared_epsilon": self.shared_epsilon,
-            "public_test": self.public_test,
-            "steps": self.steps,
-            "spread_begun": self.spread_begun,
-            "registry": self.registry,
-            "evidence": self.evidence,
-        }
-
-    @classmethod
-    def from_json(cls, facts: dict[str, Any]) -> "RunFacts":
-        problem = Problem(
-            Schema.from_json(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
-            facts["model"], shared=facts.get("shared_ledger") is not None,
-        )  # fmt: skip
-        known = {name: _typed(facts, name, kinds) for name, kinds in _KINDS.items()}
-        spread = facts.get("spread") or None
-        spread = spread and Spread(tuple(spread["stddevs"]), tuple(spread["weights"]))
-        return cls(problem, spread=spread, **known)
-
-    def finished(self, fitted: Fitted, seconds: float) -> "RunFacts":
-        return replace(
-            self,
-            effective_temperature=fitted.effective_temperature,
-            spread=fitted.spread,
-            seconds=round(seconds, 1),
-            steps=fitted.steps,
-        )
+    ledger: Ledger
+    head: Head
+    torn_bytes: int
+    facts: DeclaredFacts | None
+    evaluation: Evaluation | None
+    evidence: tuple[Evidence, ...] = ()
 
 
-_KINDS: dict[str, tuple[type, ...]] = {
-    "effective_temperature": (int, float),
-    "seconds": (int, float),
-    "shared_ledger": (str,),
-    "shared_epsilon": (int, float),
-    "public_test": (str,),
-    "steps": (int,),
-    "spread_begun": (bool,),
-    "registry": (str,),
-    "evidence": (bool,),
-}
-
-
-def _typed(facts: dict[str, Any], name: str, kinds: tuple[type, ...]) -> Any:
-    """A fact of its kind, or none; the file may have been changed by hand."""
-    found = facts.get(name, False if kinds == (bool,) else None)
-    if found is not None and type(found) not in kinds:
-        raise TypeError(f"{name} is {found!r}")
-    return found
-
-
-def read_run(path: str | Path) -> RunFacts:
-    """The public facts of a run; a folder that is none is refused in one line."""
-    folder = RunFolder(Path(path))
-    try:
-        facts = json.loads(folder.facts.read_text(encoding="utf-8"))
-        if facts["format"] != FORMAT:
-            raise InputError(f"{folder.facts} has format {facts['format']!r}, this version reads {FORMAT}")
-        return RunFacts.from_json(facts)
-    except FileNotFoundError as error:
-        raise InputError(f"{path} is no run of tacit train: it has no run.json") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{folder.facts} is damaged: {type(error).__name__} {error}") from error
-
-
-def read_posterior(path: str | Path) -> Posterior:
-    folder = RunFolder(Path(path))
-    if not folder.is_finished:
-        raise InputError(f"{path} holds no finished run; go on with tacit train --resume --out {path}")
+def read_content(run: str | Path, *, evidence: bool = False) -> RunContent:
+    """Read a run's folder or ledger; a file that is there but cannot be read is an error, not a gap."""
+    ledger, chain = read_ledger(run), verify_ledger(run)
+    folder = RunFolder(ledger_path(run).parent)
     check_if_finished(folder.path)
-    return load_posterior(folder.posterior)
+    declared, measured = read_json(folder.facts, FORMAT), read_json(folder.evaluation, FORMAT)
+    return RunContent(
+        ledger=ledger,
+        head=chain.head,
+        torn_bytes=chain.torn_bytes,
+        facts=None if declared is None else parse_facts(declared),
+        evaluation=None if measured is None else parse_evaluation(measured),
+        evidence=read_evidence(run) if evidence else (),
+    )
+
+
+def read_evidence(run: str | Path) -> tuple[Evidence, ...]:
+    """The private evidence beside a run's ledger, each checked to belong to it."""
+    paths = [path for kind in get_args(Kind) if (path := evidence_path(run, kind)).exists()]
+    if not paths:
+        raise InputError(
+            f"{run} has no evidence beside its ledger; train with --bayesian-evidence, or leave --bayesian"
+        )
+    found = tuple(load_evidence(path) for path in paths)
+    for item in found:
+        check_bound(item, run)
+    return found

@@ -1,15 +1,19 @@
 """What a run says about new records: probabilities or numbers, and how sure it is."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from tacit.errors import InputError
-from tacit.posteriors import Posterior, Prediction, RegressionPrediction, predict
+from tacit.likelihoods import ScaleMixture
+from tacit.posteriors import Posterior, Prediction, RegressionPrediction, load_posterior, predict
+from tacit.runs.facts import Spread
+from tacit.runs.folder import RunFolder
+from tacit.runs.models import build_model, likelihood_of
 from tacit.runs.problem import Problem
-from tacit.runs.spread import Spread
 from tacit.tables import Flag, Table, encode_inputs, target_scale
 from tacit.tables.encoding import Floats
 from tacit.tables.files import to_text
@@ -26,13 +30,15 @@ class Predictor:
     spread: Spread | None = None
 
     def classes(self, inputs: Floats) -> Prediction:
-        found = self._predict(inputs, self.problem.likelihood)
+        found = self._predict(inputs, likelihood_of(self.problem))
         assert isinstance(found, Prediction)
         return found
 
     def numbers(self, inputs: Floats) -> RegressionPrediction:
         """On the target's own scale."""
-        found = self._predict(inputs, self.problem.likelihood if self.spread is None else self.spread.likelihood())
+        spread = self.spread
+        learned = likelihood_of(self.problem) if spread is None else ScaleMixture(spread.stddevs, spread.weights)
+        found = self._predict(inputs, learned)
         assert isinstance(found, RegressionPrediction)
         middle, half = target_scale(self.problem.schema, self.problem.target)
         return RegressionPrediction(
@@ -44,7 +50,7 @@ class Predictor:
         )
 
     def _predict(self, inputs: Floats, likelihood: Any) -> Prediction | RegressionPrediction:
-        model = self.problem.build()
+        model = build_model(self.problem)
         found: Prediction | RegressionPrediction = predict(
             model, self.posterior, torch.from_numpy(inputs), likelihood=likelihood, levels=LEVELS
         )
@@ -91,3 +97,11 @@ class Predictor:
             flag = column.in_words_of(to_text(table.columns[target]).tolist())
             return flag.no[0], flag.yes[0]
         return self.problem.classes
+
+
+def read_predictor(path: str | Path) -> Predictor:
+    """A finished run, checked against its manifest, ready to predict."""
+    folder = RunFolder(Path(path))
+    folder.check_finished()
+    facts = folder.read_facts()
+    return Predictor(facts.problem, load_posterior(folder.posterior), facts.spread)

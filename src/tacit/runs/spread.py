@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from tacit.accountants import BudgetGate
-from tacit.errors import InputError, is_number
 from tacit.ledger import Charge, LedgerFile
-from tacit.likelihoods import ScaleMixture
 from tacit.randomness import Randomness
+from tacit.runs.facts import Spread
 from tacit.tables.recipes import spread_event
 from tacit.training import TrainingPlan
 from tacit.types import Floats
@@ -25,22 +24,6 @@ from tacit.types import Floats
 EDGES: Floats = np.concatenate([[0.0], 2.0 * 2.0 ** (-np.arange(20, 0, -1) / 2), [np.inf]])  # |target| is at most 1
 _STDDEVS: Floats = np.geomspace(0.002, 1.5, 54)
 _CLEARLY = 6.0  # by how much chi square must fall before two normals are believed
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The distribution of residuals, on the target's scale of [-1, 1]. Released, hence public."""
-
-    stddevs: tuple[float, ...]
-    weights: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        numbers = all(is_number(value) and value >= 0 for value in (*self.stddevs, *self.weights))
-        if not numbers or not all(self.stddevs) or not 0 < len(self.stddevs) == len(self.weights):
-            raise InputError("a spread needs one positive stddev for each weight of at least 0")
-
-    def likelihood(self) -> ScaleMixture:
-        return ScaleMixture(self.stddevs, self.weights)
 
 
 @dataclass(frozen=True, slots=True)

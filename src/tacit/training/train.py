@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from tacit.errors import InputError, StorageError, check_count
@@ -23,6 +22,7 @@ from tacit.training.individual_filter import IndividualFilter
 from tacit.training.interrupts import between_steps
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_sum import PrivateSum
+from tacit.training.progress import progress_bar
 from tacit.training.samples import DataSource
 from tacit.types import Batch
 
@@ -144,7 +144,7 @@ def _run(
         return
     samples = engine.samples(source, chains.total, first=chains.step)
     waiting = between_steps(wanted=checkpoint is not None)
-    with waiting as let_through, _progress(chains.total, progress) as advance, closing(samples):
+    with waiting as let_through, progress_bar(chains.total, shown=progress) as advance, closing(samples):
         for sample in samples:
             chains.advance(engine.release(sample, chains.params))
             advance(sample.step)
@@ -221,11 +221,3 @@ def _temperature(chains: Chains[State], engine: PrivateSum) -> float | None:
         return None
     last, stddevs = chains.steps - 1, engine.noise_stddevs(chains.total - 1)
     return chains.method.effective_temperature(max(stddevs.values()), engine.plan.sampling.denominator, last)
-
-
-@contextmanager
-def _progress(steps: int, shown: bool) -> Iterator[Callable[[int], None]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, disable=not shown, transient=True) as bar:
-        task = bar.add_task("training privately", total=steps)
-        yield lambda step: bar.update(task, completed=step + 1)

@@ -14,7 +14,8 @@ from jinja2 import Environment, StrictUndefined
 
 from tacit.reports.content import Block, Picture, Report
 from tacit.reports.pictures import Chart, People, draw_chart, draw_key, draw_people, draw_person_key
-from tacit.reports.text import one_line, percent_up, small, up
+from tacit.reports.text import percent_up, small, up
+from tacit.storage.names import one_line
 
 
 def to_html(report: Report) -> str:

@@ -3,7 +3,7 @@
 import re
 
 from tacit.reports.content import Block, Commands, Paragraph, Picture, Points, Report, Section, Table, Terms
-from tacit.reports.text import one_line
+from tacit.storage.names import one_line
 
 _MARKS = re.compile(r"([\\`*_\[\]|#~$])")
 

@@ -2,14 +2,14 @@
 
 from tacit.ledger import FixedSizeSample, Ledger, PosteriorSample, SamplingEvent
 from tacit.reports.content import Block, Section, Table, Terms
-from tacit.reports.run_folder import Facts, RunFolder
 from tacit.reports.text import listed
+from tacit.runs import DeclaredFacts, RunContent
 
 _SHOWN = 12  # kinds of steps listed one by one
 _COLUMNS = ("Steps", "Sampling", "Clip norm", "Noise on the sum", "Noise multiplier")
 
 
-def training_section(run: RunFolder) -> Section:
+def training_section(run: RunContent) -> Section:
     blocks: list[Block] = [_events(run.ledger)]
     if run.facts is not None:
         blocks.append(Terms(tuple(_declared(run.facts))))
@@ -52,7 +52,7 @@ def _sampling(event: SamplingEvent) -> str:
     return kind if chance is None else f"{kind}, each with chance {chance:.4g}"
 
 
-def _declared(facts: Facts) -> list[tuple[str, str]]:
+def _declared(facts: DeclaredFacts) -> list[tuple[str, str]]:
     rows = [
         ("Task", facts.task),
         ("Predicts", facts.target),

@@ -1,10 +1,10 @@
 """How anybody can check the numbers of this page, and what that check cannot see."""
 
 from tacit.reports.content import Commands, Paragraph, Section, Terms
-from tacit.reports.run_folder import RunFolder
+from tacit.runs import RunContent
 
 
-def verify_section(run: RunFolder, delta: float) -> Section:
+def verify_section(run: RunContent, delta: float) -> Section:
     return Section(
         "verify",
         "How to check this page",

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 
 from tacit.ledger import LedgerHeader
 from tacit.reports.content import Banner, Headline, Points, Section
-from tacit.reports.run_folder import Facts, RunFolder
 from tacit.reports.text import up
+from tacit.runs import DeclaredFacts, RunContent
 
 _DERIVED = "(derived|read off|taken) from (the )?(private )?data|(derived|read off|taken) (the )?(private )?data"
 
 
-def banners(run: RunFolder, said: Headline, private: bool) -> tuple[Banner, ...]:
+def banners(run: RunContent, said: Headline, private: bool) -> tuple[Banner, ...]:
     return tuple(_banners(run, said, private))
 
 
-def _banners(run: RunFolder, said: Headline, private: bool) -> Iterator[Banner]:
+def _banners(run: RunContent, said: Headline, private: bool) -> Iterator[Banner]:
     if private:
         yield Banner("danger", "Not for publication", "This report holds diagnostics computed from single records. "
                      "They are not private. Make it again without --bayesian for others.")  # fmt: skip
@@ -33,18 +33,18 @@ def _banners(run: RunFolder, said: Headline, private: bool) -> Iterator[Banner]:
                      "from the records themselves. That is not covered by the numbers on this page.")  # fmt: skip
 
 
-def is_derived(run: RunFolder) -> bool:
+def is_derived(run: RunContent) -> bool:
     """Said by the schema beside the run, or by the ledger's own assumptions, which a run.json cannot take back."""
     told = any(re.search(_DERIVED, text) for text in run.ledger.header.assumptions)
     return told or (run.facts is not None and run.facts.derived_schema)
 
 
-def warnings_section(run: RunFolder, said: Headline) -> Section | None:
+def warnings_section(run: RunContent, said: Headline) -> Section | None:
     found = list(_warnings(run, said))
     return Section("warnings", "Warnings", (Points("Before you rely on this run", tuple(found)),)) if found else None
 
 
-def _warnings(run: RunFolder, said: Headline) -> Iterator[str]:
+def _warnings(run: RunContent, said: Headline) -> Iterator[str]:
     if run.torn_bytes:
         yield "The ledger ends in an unfinished line, as after a crash; a whole block of steps is charged for it."
     asked, stated = run.ledger.header.epsilon, said.guarantee
@@ -55,7 +55,7 @@ def _warnings(run: RunFolder, said: Headline) -> Iterator[str]:
         yield from run.facts.warnings
 
 
-def _contradictions(facts: Facts, header: LedgerHeader) -> Iterator[str]:
+def _contradictions(facts: DeclaredFacts, header: LedgerHeader) -> Iterator[str]:
     """The ledger counts; what run.json says otherwise is told, never used."""
     pairs = (
         ("name of the data", facts.dataset, header.dataset),

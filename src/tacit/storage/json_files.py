@@ -1,11 +1,16 @@
-"""Fields of a JSON file that others wrote: each is read with its type, or refused by name in one line."""
+"""JSON files: written whole, and read as what others may have changed: a field has its type, or is refused by name."""
 
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tacit.errors import InputError
-from tacit.reports.text import clean
+from tacit.storage.files import read_parts, replace_file
+from tacit.storage.names import clean
+
+LARGEST = 20_000_000  # bytes of a JSON file that is still read
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +115,26 @@ def _is_finite(value: int | float) -> bool:
         return math.isfinite(value)
     except OverflowError:  # a whole number beyond every float
         return False
+
+
+def read_json(path: Path, known: int) -> Fields | None:
+    """The object in a file of the format ``known``; None where there is no file."""
+    parts = read_parts(path)
+    if parts is None:
+        return None
+    data = bytearray()
+    for part in parts:
+        data += part
+        if len(data) > LARGEST:
+            raise InputError(f"{path} is larger than {LARGEST:,} bytes; it is not a file that tacit wrote")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON: {error}") from error
+    fields = Fields(path.name, found)
+    fields.check_format(known)
+    return fields
+
+
+def write_json(path: Path, facts: dict[str, Any]) -> None:
+    replace_file(path, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 
 from tacit.errors import InputError
-from tacit.reports.fields import Fields
+from tacit.storage.json_files import Fields
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,140 @@
+"""What a user asked of ``tacit train``, as the public facts of a run: options, schema and shared budget joined."""
+
+import filecmp
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+from tacit.accountants import Budget
+from tacit.errors import InputError
+from tacit.ledger import read_ledger
+from tacit.runs import Problem, RunFacts, RunFolder
+from tacit.tables import Method, Schema, Table, default_delta, public_schema, read_schema, read_table
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of the command line that a schema or a run's folder may answer too."""
+
+    target: str | None
+    epsilon: float | None
+    delta: float | None
+    method: str | None
+    model: str | None
+    unit: str | None
+    records: int | None
+    task: str | None
+    registry: str | None
+
+    def __post_init__(self) -> None:
+        if self.task is not None and self.task not in ("classification", "regression"):
+            raise InputError(f"--task must be classification or regression, found {self.task!r}")
+        if self.method is not None and self.method not in get_args(Method):
+            raise InputError(f"--method must be one of {', '.join(get_args(Method))}, found {self.method!r}")
+
+
+def new_run(
+    table: Table,
+    data: Path,
+    asked: Request,
+    schema_path: Path | None,
+    public: Path | None,
+    folder: RunFolder,
+    budget: Path | None,
+    budget_epsilon: float | None,
+) -> RunFacts:
+    """All public facts of the run, refused here if they do not fit together or the table lacks a column."""
+    schema = _schema(table, data, asked, schema_path, public)
+    target = asked.target or schema.target
+    if target is None:
+        raise InputError("which column is to be predicted? give --target, or target = ... in the schema")
+    for name in (target, schema.unit) if schema.unit != "record" else (target,):
+        table.column(name)
+    schema.check(target)
+    if asked.task is not None and asked.task != schema.task(target):
+        raise InputError(f"--task {asked.task}, but the schema declares {target!r} for {schema.task(target)}")
+    for column in schema.features(target):
+        table.column(column.name)
+    if asked.epsilon is None:
+        raise InputError("how much privacy may it cost? give --epsilon; 1 is a common choice")
+    delta = default_delta(schema.units) if asked.delta is None else asked.delta
+    shared = _shared_budget(budget, budget_epsilon, asked.epsilon)
+    registry = asked.registry
+    if registry is None and schema_path is not None and schema.registry is not None:
+        registry = folder.name_of(schema_path.parent / schema.registry)
+    problem = Problem(
+        replace(schema, target=target, registry=None), target, asked.epsilon, delta,
+        asked.method or "sgld", asked.model or "linear", shared is not None,  # type: ignore[arg-type]
+    )  # fmt: skip
+    _ = problem.recipe  # refuses bad numbers before anything is written
+    named = None if budget is None else folder.name_of(budget)
+    return RunFacts(problem, shared_ledger=named, shared_epsilon=shared, registry=registry)
+
+
+def _schema(table: Table, data: Path, asked: Request, path: Path | None, public: Path | None) -> Schema:
+    if path is not None and public is not None:
+        raise InputError("give either --schema or --public")
+    if path is not None:
+        schema = read_schema(path)
+    elif public is not None:
+        schema = public_schema(read_table(public), table.names, public, asked.target).with_facts(dataset=data.stem)
+    else:
+        raise InputError(
+            "bounds, levels and classes must not be learned from private data; "
+            f"draft a schema with: tacit schema {data} --out schema.toml (or give --public FILE)"
+        )
+    unit = asked.unit or schema.unit
+    counted = {} if asked.records is None else {"records" if unit == "record" else "users": asked.records}
+    return schema.with_facts(unit=unit, **counted)
+
+
+def _shared_budget(ledger: Path | None, total: float | None, epsilon: float) -> float | None:
+    """The total of a shared ledger: declared when it is opened, read from it afterwards."""
+    if ledger is None:
+        if total is not None:
+            raise InputError("--budget-epsilon is the total of a shared ledger; name it with --budget")
+        return None
+    if ledger.is_dir():
+        raise InputError(f"--budget {ledger} is a folder; name a ledger file")
+    if not ledger.exists():
+        if total is None:
+            raise InputError(
+                f"{ledger} does not exist yet; open it with its total, as in --budget-epsilon {2 * epsilon:g}"
+            )
+        return total
+    found = Budget.of(read_ledger(ledger))
+    if found is None:
+        raise InputError(f"{ledger} declares no budget, so nothing can be shared of it")
+    if total is not None and total != found.epsilon:
+        raise InputError(f"{ledger} was opened with a total of {found.epsilon:g}, --budget-epsilon says {total:g}")
+    return found.epsilon
+
+
+def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
+    """The facts of an interrupted run. Options may be repeated, but not changed."""
+    facts = folder.read_facts()
+    folder.check_unfinished()
+    problem = facts.problem
+    known = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
+            "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
+            "task": problem.task, "registry": facts.registry}  # fmt: skip
+    for name, value in known.items():
+        if getattr(asked, name) not in (None, value):
+            raise InputError(f"the run was started with {name} {value}; --{name} cannot change now")
+    _check_ledger_is_there(folder, facts)
+    return facts
+
+
+def _check_ledger_is_there(folder: RunFolder, facts: RunFacts) -> None:
+    """Going on never makes a ledger: what was charged to the missing one would be forgotten."""
+    shared = folder.shared_ledger(facts)
+    if shared is not None and not shared.exists():
+        raise InputError(f"the run shares the ledger {shared}, which is not there; put it back to go on")
+    if shared is None and not folder.ledger.exists():
+        raise InputError(f"{folder.path} has no ledger: nothing was charged, start without --resume, or put it back")
+
+
+def check_public(data: Path, test: Path) -> None:
+    """Scores on the private table would be released without a charge."""
+    if test.samefile(data) or filecmp.cmp(data, test, shallow=False):
+        raise InputError(f"--public-test {test} is the private table itself, or a copy of it; give public data")

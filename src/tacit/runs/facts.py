@@ -1,0 +1,203 @@
+"""run.json: the public facts of a run, as those who go on with it need them, and as those who only read them do.
+
+Whoever goes on with a run, or predicts with it, needs all of them (:class:`RunFacts`). A report or a release takes what
+is there, from a run on a table as from a user's own program (:class:`DeclaredFacts`): it proves nothing by itself.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.errors import InputError, is_number
+from tacit.runs.problem import Problem
+from tacit.storage.json_files import Fields
+from tacit.storage.names import clean
+from tacit.tables import Schema
+
+FORMAT = 1  # of run.json and of evaluation.json
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The distribution of residuals, on the target's scale of [-1, 1]. Released, hence public."""
+
+    stddevs: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        numbers = all(is_number(value) and value >= 0 for value in (*self.stddevs, *self.weights))
+        if not numbers or not all(self.stddevs) or not 0 < len(self.stddevs) == len(self.weights):
+            raise InputError("a spread needs one positive stddev for each weight of at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What ``run.json`` holds of a run on a table, as whoever goes on with the run, or predicts with it, needs it.
+
+    ``shared_ledger`` names the ledger of a budget that other runs share, seen from the folder, and ``public_test`` the
+    file to evaluate on: whoever goes on with the run needs them. A release leaves the paths out.
+
+    Args:
+        registry: the file in which the runs on this data are entered, seen from the folder.
+        evidence: whether private evidence is gathered beside the ledger.
+        steps: how many the posterior comes from, once there is one.
+        spread_begun: a histogram of residuals was about to be drawn; without ``spread`` it was lost.
+    """
+
+    problem: Problem
+    effective_temperature: float | None = None
+    spread: Spread | None = None
+    seconds: float | None = None
+    shared_ledger: str | None = None
+    shared_epsilon: float | None = None
+    public_test: str | None = None
+    steps: int | None = None
+    spread_begun: bool = False
+    registry: str | None = None
+    evidence: bool = False
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to expect of the model; that crashes cut it short follows from them, not from the data."""
+        settings, said = self.problem.recipe, list(self.problem.recipe.warnings)
+        if self.steps is not None and self.steps < settings.steps:
+            why = "stops lost steps that were paid for" + (", or other runs spent it" if self.shared_ledger else "")
+            said.append(f"the budget ended at step {self.steps} of {settings.steps}: {why}")
+        if self.steps is not None and settings.spread_noise is not None and self.spread is None:
+            said.append("a stop lost the histogram of residuals: intervals are as wide as the declared range")
+        return tuple(said)
+
+    def to_json(self) -> dict[str, Any]:
+        problem = self.problem
+        schema, settings = problem.schema, problem.recipe
+        spread = self.spread and {"stddevs": list(self.spread.stddevs), "weights": list(self.spread.weights)}
+        return {
+            "format": FORMAT,
+            "task": problem.task,
+            "target": problem.target,
+            "classes": None if problem.classes is None else list(problem.classes),
+            "features": [column.name for column in schema.features(problem.target)],
+            "dataset": schema.dataset,
+            "n_records": schema.units,
+            "unit": "record" if schema.unit == "record" else "user",
+            "method": problem.method,
+            "model": problem.model,
+            "epsilon": problem.epsilon,
+            "delta": problem.delta,
+            "effective_temperature": self.effective_temperature,
+            "settings": [setting.to_json() for setting in settings.settings],
+            "warnings": list(self.warnings),
+            "schema": schema.to_json(),
+            "seconds": self.seconds,
+            "spread": spread,
+            "shared_ledger": self.shared_ledger,
+            "shared_epsilon": self.shared_epsilon,
+            "public_test": self.public_test,
+            "steps": self.steps,
+            "spread_begun": self.spread_begun,
+            "registry": self.registry,
+            "evidence": self.evidence,
+        }
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> "RunFacts":
+        problem = Problem(
+            Schema.from_json(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
+            facts["model"], shared=facts.get("shared_epsilon") is not None,
+        )  # fmt: skip
+        known = {name: _typed(facts, name, kinds) for name, kinds in _KINDS.items()}
+        spread = facts.get("spread") or None
+        spread = spread and Spread(tuple(spread["stddevs"]), tuple(spread["weights"]))
+        return cls(problem, spread=spread, **known)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "effective_temperature": (int, float),
+    "seconds": (int, float),
+    "shared_ledger": (str,),
+    "shared_epsilon": (int, float),
+    "public_test": (str,),
+    "steps": (int,),
+    "spread_begun": (bool,),
+    "registry": (str,),
+    "evidence": (bool,),
+}
+
+
+def _typed(facts: dict[str, Any], name: str, kinds: tuple[type, ...]) -> Any:
+    """A fact of its kind, or none; the file may have been changed by hand."""
+    found = facts.get(name, False if kinds == (bool,) else None)
+    if found is not None and type(found) not in kinds:
+        raise TypeError(f"{name} is {found!r}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a run and the reason for it."""
+
+    name: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredFacts:
+    """What was declared about a run. Public, but not proved by the ledger."""
+
+    task: str
+    target: str
+    classes: tuple[str, ...]
+    features: tuple[str, ...]
+    dataset: str | None
+    n_records: int | None
+    unit: str | None
+    method: str
+    model: str
+    epsilon: float | None
+    delta: float | None
+    effective_temperature: float | None
+    settings: tuple[Setting, ...]
+    warnings: tuple[str, ...]
+    derived_schema: bool
+
+
+def parse_facts(given: Fields) -> DeclaredFacts:
+    """run.json as a value; every field is optional, a field of the wrong type is an error that names it."""
+    schema = given.part("schema")
+    return DeclaredFacts(
+        task=given.text("task", ""),
+        target=given.text("target", ""),
+        classes=given.names("classes"),
+        features=given.names("features"),
+        dataset=given.text("dataset", "") or None,
+        n_records=given.count("n_records"),
+        unit=given.text("unit", "") or None,
+        method=given.text("method", ""),
+        model=given.text("model", ""),
+        epsilon=given.number("epsilon"),
+        delta=given.number("delta"),
+        effective_temperature=given.number("effective_temperature"),
+        settings=tuple(_setting(item) for item in given.parts("settings")),
+        warnings=given.names("warnings"),
+        derived_schema=schema is not None and schema.truth("derived_from_private_data"),
+    )
+
+
+def _setting(item: Fields) -> Setting:
+    value: Any = item.value("value")
+    return Setting(item.text("name", "unnamed"), clean(_short(value)), item.text("why", ""))
+
+
+def _short(value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+        case str() | int():
+            return str(value)
+        case _:
+            return json.dumps(value)

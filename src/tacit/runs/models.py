@@ -1,0 +1,89 @@
+"""A problem's model, its likelihood and the method that learns it, in PyTorch."""
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+
+from tacit.inference import (
+    SGD,
+    SGHMC,
+    SGLD,
+    Adam,
+    GaussianPrior,
+    InferenceMethod,
+    MCDropout,
+    PlainDescent,
+    VariationalInference,
+    bayes_by_backprop,
+)
+from tacit.likelihoods import Bernoulli, Categorical, Gaussian
+from tacit.runs.factory import model_from_factory
+from tacit.runs.problem import HIDDEN, Problem
+
+DROPOUT = 0.05
+FRICTION = 0.3
+WORKING_STDDEV = 1.0  # of the squared error that finds the mean; the real spread is found afterwards (runs/spread)
+
+
+def likelihood_of(problem: Problem) -> Bernoulli | Categorical | Gaussian:
+    """What the targets are taken to be like while the model is learned."""
+    if problem.classes is None:
+        return Gaussian(WORKING_STDDEV)
+    return Bernoulli() if problem.outputs == 1 else Categorical()
+
+
+def build_model(problem: Problem) -> nn.Module:
+    """The model before training; its start is public, the same every time."""
+    dropout = DROPOUT if problem.method == "dropout" else None
+    match problem.model:
+        case "linear":
+            return _linear(problem.features, problem.outputs, dropout)
+        case "mlp":
+            return _mlp(problem.features, problem.outputs, dropout)
+        case _:
+            return model_from_factory(problem.model, problem.features, problem.outputs)
+
+
+def inference_method(problem: Problem, model: nn.Module) -> InferenceMethod[Any]:
+    """The method with the recipe's settings."""
+    settings, n, likelihood = problem.recipe, problem.schema.units, likelihood_of(problem)
+    rate, prior = settings.learning_rate, GaussianPrior(settings.prior_stddev)
+    average = 1 - 10 / settings.steps
+    match problem.method:
+        case "sgld":
+            return SGLD(model, likelihood, prior, rate / n, n, temperature=None)
+        case "sghmc":  # a step of SGLD with eta / friction goes as far
+            return SGHMC(model, likelihood, prior, FRICTION * rate / n, n, temperature=None, friction=FRICTION)
+        case "bbp":
+            start = min(0.05, settings.prior_stddev)
+            return bayes_by_backprop(
+                model, likelihood, dataset_size=n, learning_rate=rate, prior=prior,
+                initial_stddev=start, average=average,
+            )  # fmt: skip
+        case "vi":
+            return VariationalInference(
+                model, likelihood, n, prior, descent=Adam(rate), initial_stddev=0.1, average=average
+            )
+        case "dropout":
+            return MCDropout(model, likelihood, PlainDescent(rate), prior, n, draws=settings.draws, average=average)
+        case "sgd":
+            return SGD(model, likelihood, rate, prior, n)
+
+
+def _linear(features: int, outputs: int, dropout: float | None) -> nn.Module:
+    layer = nn.Linear(features, outputs, bias=False)  # records bring their own bias
+    nn.init.zeros_(layer.weight)
+    return layer if dropout is None else nn.Sequential(nn.Dropout(dropout), layer)
+
+
+def _mlp(features: int, outputs: int, dropout: float | None) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        first, last = nn.Linear(features, HIDDEN, bias=False), nn.Linear(HIDDEN, outputs)
+        nn.init.normal_(first.weight, std=math.sqrt(2.0))  # records have norm 1, not one number each
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    between = [nn.Tanh()] if dropout is None else [nn.Tanh(), nn.Dropout(dropout)]
+    return nn.Sequential(first, *between, last)

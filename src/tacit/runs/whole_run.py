@@ -1,0 +1,115 @@
+"""Train a private model on the records of a table, from declared facts to a finished folder.
+
+``tacit train`` and the scikit-learn estimators are two faces of :func:`train_table`: the first reads options and files
+and prints, the others take arrays and keep the folder's files in memory.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tacit.accountants import Budget
+from tacit.ledger import RegisteredLedger
+from tacit.ledger.registry import read_registry
+from tacit.randomness import Randomness
+from tacit.runs.evaluation import evaluate
+from tacit.runs.facts import RunFacts
+from tacit.runs.fit import Fitted, check_budget, fit, training_plan
+from tacit.runs.folder import RunFolder
+from tacit.runs.predictions import Predictor
+from tacit.runs.spread import Histogram
+from tacit.storage.files import is_there
+from tacit.tables import Encoded
+from tacit.training import TrainingPlan
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedTable:
+    """A finished run: its facts, and what was learned with the ledger that says what it cost."""
+
+    facts: RunFacts
+    fitted: Fitted
+
+    @property
+    def predictor(self) -> Predictor:
+        return Predictor(self.facts.problem, self.fitted.posterior, self.fitted.spread)
+
+
+def train_table(
+    facts: RunFacts,
+    data: Encoded,
+    folder: RunFolder,
+    *,
+    test: Encoded | None = None,
+    resume: bool = False,
+    checkpoints: bool = True,
+    randomness: Randomness | None = None,
+    assumptions: tuple[str, ...] = (),
+    on_step: Callable[[int], None] | None = None,
+) -> TrainedTable:
+    """Run the problem of ``facts`` on the records, in a folder that was free, or go on with the run that is there.
+
+    Every check comes before the first file and the first charge; the manifest is written last.
+
+    Args:
+        data: the private records, encoded by the problem's schema.
+        test: public records, to evaluate on and, with ``facts.evidence``, to gather evidence about.
+        checkpoints: whether the run can be gone on with; without them a run that is stopped is lost.
+        assumptions: what the guarantee rests on besides what the schema says.
+    """
+    problem = facts.problem
+    plan = _plan(facts, folder, assumptions)
+    if not resume:
+        check_budget(problem, plan)
+    with folder.claimed(new=not resume):
+        if not resume:
+            folder.write_facts(facts)
+        started = time.perf_counter()
+        fitted = fit(
+            problem, data, plan, randomness=randomness, probes=test if facts.evidence else None, members=facts.evidence,
+            on_step=on_step, checkpoint=folder.checkpoint if checkpoints else None, resume=resume,
+            histogram=_histogram(folder, facts),
+        )  # fmt: skip
+        done = replace(
+            facts,
+            effective_temperature=fitted.effective_temperature,
+            spread=fitted.spread,
+            seconds=round(time.perf_counter() - started, 1),
+            steps=fitted.steps,
+        )
+        trained = TrainedTable(done, fitted)
+        _save(folder, trained, plan, test)
+    return trained
+
+
+def _plan(facts: RunFacts, folder: RunFolder, assumptions: tuple[str, ...]) -> TrainingPlan:
+    problem, ledger = facts.problem, folder.place_of_ledger(facts)
+    if isinstance(ledger, RegisteredLedger) and is_there(Path(ledger.registry)):
+        read_registry(ledger.registry)  # another file, or a damaged one, is refused before anything is written
+    budget = None if facts.shared_epsilon is None else Budget(facts.shared_epsilon, problem.delta)
+    plan = training_plan(problem, ledger, budget)
+    return replace(plan, assumptions=(*plan.assumptions, *assumptions))
+
+
+def _histogram(folder: RunFolder, facts: RunFacts) -> Histogram:
+    """How far the run came with its residuals, and how it notes in run.json that it goes further."""
+    begun = replace(facts, spread_begun=True)
+    return Histogram(
+        facts.spread,
+        facts.spread_begun,
+        begin=lambda: folder.write_facts(begun),
+        keep=lambda spread: folder.write_facts(replace(begun, spread=spread)),
+    )
+
+
+def _save(folder: RunFolder, trained: TrainedTable, plan: TrainingPlan, test: Encoded | None) -> None:
+    """What the run leaves behind. First what was released and would have to be paid for again."""
+    facts = trained.facts
+    folder.write_facts(facts)
+    trained.fitted.posterior.save(folder.posterior)
+    if facts.shared_ledger is not None:
+        folder.keep_shared_ledger(Path(plan.ledger))
+    if test is not None and facts.public_test is not None:
+        folder.write_evaluation(evaluate(trained.predictor, test, facts.public_test))
+    folder.finish()
