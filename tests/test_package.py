@@ -50,7 +50,7 @@ ALLOWED = {
     "pate": {"errors", "ledger", "randomness", "accountants"},
     "reproduction": {"errors", "storage", "ledger"},
     "tables": {"errors", "ledger", "accountants"},
-    "regression": {"errors", "ledger", "randomness", "accountants", "tables"},
+    "regression": {"errors", "storage", "ledger", "randomness", "accountants", "tables", "runs"},
     "runs": {
         "errors", "storage", "ledger", "randomness", "sampling", "mechanisms", "inference", "likelihoods", "posteriors",
         "accountants", "evaluation", "evidence", "tables", "training",

@@ -13,7 +13,20 @@ from typing import TextIO
 import typer
 
 from tacit import __version__
-from tacit.commands import account, audit, calibrate, demo, ledger, predict, release, report, reproduce, schema, train
+from tacit.commands import (
+    account,
+    audit,
+    calibrate,
+    demo,
+    ledger,
+    predict,
+    regress,
+    release,
+    report,
+    reproduce,
+    schema,
+    train,
+)
 from tacit.errors import TacitError
 from tacit.kernels import status
 
@@ -29,6 +42,8 @@ app.command("demo")(demo.demo)
 app.command("schema")(schema.schema)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
+app.command("regress")(regress.regress)
+app.command("summary")(regress.summary)
 app.command("account")(account.account)
 app.command("audit")(audit.audit)
 app.command("calibrate")(calibrate.calibrate)

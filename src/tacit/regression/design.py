@@ -114,6 +114,16 @@ class Design:
             parts[pair] = (one[:, :, None] * other[:, None, :]).reshape(len(one), -1)
         return np.concatenate([np.ones((len(table), 1)), *(parts[columns] for columns in self.blocks)], axis=1)
 
+    def level(self, name: str, text: str) -> str | None:
+        """The level of a column that a text means, in the words of the table of coefficients; None if it is none."""
+        column = next((one for one in self.columns if one.name == name), None)
+        if column is None or _is_linear(column):
+            return None
+        if isinstance(column, Flag):
+            place = int(level_places(np.array([text], dtype=object), column)[0])
+            return None if place < 0 else levels_of(column)[place]
+        return text if text in levels_of(column) else None
+
     @property
     def references(self) -> dict[str, str]:
         """The level that each category is compared with."""
@@ -125,8 +135,8 @@ def levels_of(column: Feature) -> tuple[str, ...]:
     match column:
         case Category(levels=levels):
             return levels
-        case Flag(yes=yes, no=no):
-            return no[0], yes[0]
+        case Flag(name=name, yes=yes, no=no):
+            return ("no", "yes") if column == Flag(name, may_be_missing=column.may_be_missing) else (no[0], yes[0])
         case Number(bins=bins):
             return (*(f"< {number_text(edge)}" for edge in bins), f">= {number_text(bins[-1])}")
 

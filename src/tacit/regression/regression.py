@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,6 @@ class Regression:
     doubt: float
     convergence: float
     ledger: Ledger | None = None
-    contrasts: tuple[str, ...] = field(default=())
 
     def coefficients(self, level: float = 0.95) -> list[Coefficient]:
         """The table, with credible intervals of this level."""
@@ -56,7 +55,7 @@ class Regression:
         outputs = [""]
         if isinstance(self.problem.family, Multinomial):
             outputs = [f"{name}: " for name in self.problem.levels[1:]]
-        found = contrast(self.draws, text, self.problem.design.references, outputs)
+        found = contrast(self.draws, text, self.problem.design, outputs)
         return summarise(found, level, ratios=self.problem.is_ratio is not None)
 
     @property
@@ -99,6 +98,16 @@ def _reported(problem: RegressionProblem, found: Posterior, prior: Prior) -> Dra
     values = with_prior(found.draws @ to_names.T + shift, prior, problem.prior_units)
     sampling = to_names @ found.sampling @ to_names.T
     return Draws(problem.names, values, sampling, found.unclear_share(to_names), prior.kind != "flat")
+
+
+def check_asked(problem: RegressionProblem, contrasts: Sequence[str], level: float) -> None:
+    """Refuse a level or a contrast that has no meaning, before anything is charged."""
+    count = len(problem.names)
+    nothing = Draws(problem.names, np.zeros((2, count)), np.zeros((count, count)), np.zeros(count))
+    asked = Regression(problem, Prior(), nothing, 0.0, 0.0)
+    for text in contrasts:
+        asked.contrast(text, level)
+    asked.coefficients(level)
 
 
 def charge(problem: RegressionProblem, ledger: str | PathLike[str], kind: str = "secure") -> Ledger:

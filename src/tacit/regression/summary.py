@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InputError, check_inside
+from tacit.regression.design import Design
 from tacit.tables.files import shown
 from tacit.types import Floats
 
@@ -124,29 +125,30 @@ def _exp(value: float) -> float:
     return math.exp(min(value, 700.0))
 
 
-def contrast(draws: Draws, text: str, references: dict[str, str], outputs: Sequence[str] = ("",)) -> Draws:
+def contrast(draws: Draws, text: str, design: Design, outputs: Sequence[str] = ("",)) -> Draws:
     """The difference of two levels or coefficients, as in ``drug=yes - drug=no``, for each output.
 
     Example:
-        >>> values = np.array([[1.0, 3.0], [2.0, 5.0]])
-        >>> draws = Draws(("drug = a", "drug = b"), values, np.eye(2), np.zeros(2))
-        >>> contrast(draws, "drug=b - drug=a", {"drug": "none"}).values.ravel().tolist()
+        >>> from tacit.tables import Category
+        >>> design = Design((Category("drug", ("none", "a", "b")),))
+        >>> draws = Draws(design.names, np.array([[0.0, 1.0, 3.0], [0.0, 2.0, 5.0]]), np.eye(3), np.zeros(3))
+        >>> contrast(draws, "drug=b - drug=a", design).values.ravel().tolist()
         [2.0, 3.0]
     """
-    found = [_weights(draws, text, references, output) for output in outputs]
+    found = [_weights(draws, text, design, output) for output in outputs]
     names = tuple(f"{output}{text.strip()}" for output in outputs)
     weights = np.stack(found, axis=1)
     unclear = np.array([draws.unclear[column != 0].max(initial=0.0) for column in weights.T])
     return Draws(names, draws.values @ weights, weights.T @ draws.sampling @ weights, unclear, draws.is_proper)
 
 
-def _weights(draws: Draws, text: str, references: dict[str, str], output: str) -> Floats:
+def _weights(draws: Draws, text: str, design: Design, output: str) -> Floats:
     found = np.zeros(len(draws.names))
     sides = re.split(r"\s+-\s+", text.strip())
     if len(sides) != 2:
         raise InputError(f'a contrast is a difference, as in "drug=yes - drug=no", found {text!r}')
     for sign, side in zip((1.0, -1.0), sides, strict=True):
-        place = _place(draws.names, side, references, output)
+        place = _place(draws.names, side, design, output)
         if place is not None:
             found[place] += sign
     if not found.any():
@@ -154,12 +156,13 @@ def _weights(draws: Draws, text: str, references: dict[str, str], output: str) -
     return found
 
 
-def _place(names: Sequence[str], side: str, references: dict[str, str], output: str) -> int | None:
+def _place(names: Sequence[str], side: str, design: Design, output: str) -> int | None:
     """Which coefficient a side means; None for a reference level, whose effect is 0."""
-    column, _, level = (part.strip() for part in side.partition("="))
-    wanted = output + (f"{column} = {level}" if level else side.strip())
+    column, _, text = (part.strip() for part in side.partition("="))
+    level = design.level(column, text)
+    wanted = output + (f"{column} = {level}" if level is not None else side.strip())
     if wanted in names:
         return list(names).index(wanted)
-    if level and references.get(column) == level:
+    if level is not None and design.references.get(column) == level:
         return None
     raise InputError(f"the contrast names {side.strip()!r}, which is no coefficient; there are {shown(list(names))}")
