@@ -32,6 +32,7 @@ class Block:
     Args:
         names: of r, as they are reported.
         square: the mean of |x|^2 where numbers are even over their range and levels equally frequent.
+        most: the largest |x|^2.
         units: for each name, one over half the number's range, 1 for a level.
     """
 
@@ -39,6 +40,7 @@ class Block:
     shift: Floats
     slope: Floats
     square: float
+    most: float = 1.0
     units: tuple[float, ...] = (1.0,)
 
 
@@ -79,6 +81,11 @@ class Design:
     def reach(self) -> float:
         """R: the root mean square of |x| over even numbers and equally frequent levels."""
         return float(np.sqrt(1 + sum(block.square for block in self.blocks.values())))
+
+    @property
+    def longest(self) -> float:
+        """The largest |x| that the declarations allow."""
+        return float(np.sqrt(1 + sum(block.most for block in self.blocks.values())))
 
     @cached_property
     def reported(self) -> Floats:
@@ -169,11 +176,11 @@ def _is_linear(column: Feature) -> bool:
 def _block(column: Feature) -> Block:
     if isinstance(column, Number) and column.low is not None and column.high is not None:
         middle, half = (column.low + column.high) / 2, (column.high - column.low) / 2
-        return Block((column.name,), np.array([-middle / half]), np.array([[1 / half]]), 1 / 3, (1 / half,))
+        return Block((column.name,), np.array([-middle / half]), np.array([[1 / half]]), 1 / 3, units=(1 / half,))
     levels, corners = levels_of(column), _corners(len(levels_of(column)))
     between = "" if isinstance(column, Number) else "= "
-    names = tuple(f"{column.name} {between}{level}" for level in levels[1:])
-    return Block(names, corners[0], (corners[1:] - corners[0]).T, 1 - 1 / len(levels), (1.0,) * len(names))
+    names, share = tuple(f"{column.name} {between}{level}" for level in levels[1:]), 1 - 1 / len(levels)
+    return Block(names, corners[0], (corners[1:] - corners[0]).T, share, share, (1.0,) * len(names))
 
 
 def _product(one: Block, other: Block) -> Block:
@@ -181,7 +188,7 @@ def _product(one: Block, other: Block) -> Block:
     units = tuple(a * b for a in one.units for b in other.units)
     shift: Floats = np.asarray(np.kron(one.shift, other.shift), dtype=np.float64)
     slope: Floats = np.asarray(np.kron(one.slope, other.slope), dtype=np.float64)
-    return Block(names, shift, slope, one.square * other.square, units)
+    return Block(names, shift, slope, one.square * other.square, one.most * other.most, units)
 
 
 def _corners(levels: int) -> Floats:

@@ -20,6 +20,7 @@ from tacit.regression.synthetic import SyntheticTable, synthetic_table
 from tacit.types import Floats
 
 _USUAL = 0.87  # the share of residuals that are not clipped
+_WIDE = 4.0  # times the usual clip, 6 sigma, where noise hardly matters
 _RARE = 0.85  # the share of expected counts below the typical one
 _FARTHEST = 2.0
 _STEADY = 0.1  # no direction counts as flatter while steps are taken: too short a step does no harm
@@ -112,8 +113,9 @@ class _Search:
     def clip_residuals(self, step: str, theta: Floats) -> None:
         assert isinstance(self.family, Clipped)
         counts = self.sums.residual_counts(f"residuals {step}", self.family, theta)
-        self.family = self.family.with_clip(clip_from(counts) * self.family.range)
-        if isinstance(self.family, Poisson):
+        ample = self.sums.plan.is_ample
+        self.family = self.family.with_clip((_WIDE if ample else 1.0) * clip_from(counts) * self.family.range)
+        if isinstance(self.family, Poisson) and not ample:
             means = self.family.mean(predictors(self.family, self.table.x, theta), self.table.exposure)
             self.family = replace(self.family, typical=float(np.quantile(means, _RARE)))
         self.table = replace(self.table, family=self.family)

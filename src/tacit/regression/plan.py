@@ -19,6 +19,7 @@ from tacit.regression.families import Family, Linear, Ordered, Poisson
 
 Stages = tuple[Mapping[str, float], ...]
 SLACK = 1e-5  # what rounding may add to one record's part of a sum, relative to its bound (sums.py)
+_AMPLE = 0.5  # the multiplier at which epsilon is about 10
 _FEW = 15  # parameters
 _LOOSE = {"poisson": 2.0, "linear": 1.5}  # how much less closely than others a record's curvature is bounded
 STEPS = 3  # corrections of the estimate before the last release
@@ -58,6 +59,11 @@ class ReleasePlan:
 
     stages: Stages
     multiplier: float
+
+    @property
+    def is_ample(self) -> bool:
+        """Whether the noise hardly matters (from epsilon 10 on): then no record is weighted down or clipped for it."""
+        return self.multiplier <= _AMPLE
 
     def stddev(self, name: str) -> float:
         """Of the noise on a sum to which no record adds more than 1."""

@@ -13,12 +13,13 @@ of a matrix that may be nearly singular in some draws (docs/regression.md). What
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri
 
 from tacit.regression.fit import Released
 from tacit.types import Floats
 
-DRAWS = 4000
-CHANGES = 200
+DRAWS = 1 << 14
+CHANGES = 1 << 7  # of the curvature; a power of two, as the draws are, divides them evenly
 MOST_DOUBT = 0.6  # of the curvature in its least certain direction: beyond it intervals are not stated
 
 
@@ -54,12 +55,11 @@ def posterior_draws(released: Released, *, seed: int = 0) -> Posterior:
     known, mean = released.curvature, released.curvature.mean
     values, vectors = np.linalg.eigh(mean)
     inverse, half = (vectors / values) @ vectors.T, vectors / np.sqrt(values)
-    root = _root(released.scores)
-    draws, relative, per = [], [], DRAWS // CHANGES
-    for change in known.changes(chance, CHANGES):
+    errors = _even_normals(seed, len(mean)) @ _root(released.scores + released.score_noise**2 * np.eye(len(mean)))
+    draws, relative = [], []
+    for change, some in zip(known.changes(chance, CHANGES), np.split(errors, CHANGES), strict=True):
         relative.append(half.T @ change @ half)
-        noise = released.score_noise * chance.standard_normal((per, len(mean)))
-        step = (released.score + noise + chance.standard_normal((per, len(mean))) @ root) @ inverse
+        step = (released.score + some) @ inverse
         draws.append(released.theta - step + step @ change @ inverse)
     found, changes = np.concatenate(draws), np.stack(relative)
     last = found.mean(0) - released.theta
@@ -87,6 +87,14 @@ def _unclear(changes: Floats) -> Floats:
         if _doubt(kept.T @ changes[::4] @ kept) <= MOST_DOUBT:
             return np.asarray(order[:, :left_out])
     return np.asarray(order)
+
+
+def _even_normals(seed: int, size: int) -> Floats:
+    """Standard normal draws from Sobol's sequence: the quantiles of so few are then right to half a percent."""
+    from scipy.stats.qmc import Sobol  # half a second, which no other command should wait for
+
+    points = Sobol(size, seed=seed).random(DRAWS)
+    return np.asarray(ndtri(np.clip(points, 1e-9, 1 - 1e-9)))
 
 
 def _root(matrix: Floats) -> Floats:

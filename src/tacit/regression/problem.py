@@ -105,6 +105,11 @@ class RegressionProblem:
         return release_plan(self.family, len(self.names), self.epsilon, self.delta)
 
     @property
+    def reach(self) -> float:
+        """R: how long a record may be before it weighs less."""
+        return self.design.longest if self.plan.is_ample else self.design.reach
+
+    @property
     def levels(self) -> tuple[str, ...]:
         """Of the outcome; the first is the reference, or the lowest."""
         return self.schema.classes(self.outcome) or ()

@@ -87,7 +87,7 @@ def regress_in_memory(
 ) -> Regression:
     """The same releases and the same posterior, charged to nobody: for simulations on made-up records."""
     prior = prior or Prior()
-    sums = PrivateSums(rows, problem.design.reach, problem.plan, normals)
+    sums = PrivateSums(rows, problem.reach, problem.plan, normals)
     found = posterior_draws(release_statistics(sums, problem.family))
     return Regression(problem, prior, _reported(problem, found, prior), found.doubt, found.convergence)
 

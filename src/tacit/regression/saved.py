@@ -39,7 +39,7 @@ def declared(problem: RegressionProblem, prior: Prior, contrasts: tuple[str, ...
         "model": f"{problem.family.name} regression",
         "epsilon": problem.epsilon,
         "delta": problem.delta,
-        "settings": _settings(problem.plan, problem.design.reach),
+        "settings": _settings(problem.plan, problem.reach),
         "warnings": [],
         "schema": schema.to_json(),
         "regression": problem.to_json() | {"prior": str(prior), "contrasts": list(contrasts)},
