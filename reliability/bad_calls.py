@@ -121,7 +121,7 @@ MAKERS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = 
     (tacit.MCDropout, {"model": nn.Sequential(nn.Dropout(), nn.Linear(3, 2)), "user_losses": losses},
      {"model": [model()], "draws": COUNT, "average": [*FRACTION, 1.0], "dataset_size": [0, -1, 1.5, "3", True]}),
     (tacit.inference.PlainDescent, {"learning_rate": 0.1}, {"learning_rate": POSITIVE, "momentum": [*FRACTION, 1.0]}),
-    (tacit.inference.Adam, {}, {
+    (tacit.inference.AdamDescent, {}, {
         "learning_rate": POSITIVE, "decay": [*FRACTION, 1.0], "square_decay": [*FRACTION, 1.0], "floor": POSITIVE,
     }),
     (tacit.inference.FixedStep, {"size": 0.1}, {"size": POSITIVE}),

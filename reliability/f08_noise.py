@@ -7,10 +7,10 @@ import numpy as np
 from reliability.figures import Figure, tries
 from tacit.audit.audit import self_subjects
 from tacit.audit.finding import rejected
-from tacit.audit.noise import released_noise
-from tacit.audit.normality import normality_trials, scale_of
-from tacit.audit.processes import repeated_blocks
-from tacit.audit.tails import far_draws, farthest_draws
+from tacit.audit.noise.check import released_noise
+from tacit.audit.noise.keys import repeated_blocks
+from tacit.audit.noise.normality import normality_trials, scale_of
+from tacit.audit.noise.tails import far_draws, farthest_draws
 from tacit.randomness import Randomness
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from reliability.figures import Figure, tries
 from tacit.accountants import PLDAccountant, RDPAccountant
-from tacit.accountants.statement import Accountant
+from tacit.accountants.guarantee import Accountant
 from tacit.audit.formulas import check_formulas
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 

@@ -23,7 +23,7 @@ from reliability.every_command import COMMANDS, STREAMS, Before, Command, prepar
 from reliability.figures import Figure, tries
 from reliability.processes import answer, in_its_own_process
 from reliability.small_table import Said, short_runs
-from tacit.commands import demo
+from tacit.commands.demo import command as demo
 
 SIZES = 21
 PAGE = 4096  # what a file takes at least

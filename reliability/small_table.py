@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tacit.commands.app import run
-from tacit.commands.breast_cancer import write_table
+from tacit.commands.demo.breast_cancer import write_table
 from tacit.tables import Flag, Number, Schema, Table, recipes, schema_text
 
 STEPS = 60  # three blocks

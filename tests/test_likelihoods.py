@@ -138,7 +138,7 @@ def test_private_regression_learns_its_noise(tmp_path):
     model = nn.Linear(1, 1)
     model.register_parameter("log_stddev", nn.Parameter(torch.zeros(1)))
     method = tacit.VariationalInference(
-        model, tacit.likelihoods.LearnedGaussian(), 2000, descent=tacit.inference.Adam(0.05), average=0.97
+        model, tacit.likelihoods.LearnedGaussian(), 2000, descent=tacit.inference.AdamDescent(0.05), average=0.97
     )
     plan = tacit.TrainingPlan(
         tacit.PoissonSampling(probability=0.1, expected_size=200), tacit.ClipRecords(8.0),

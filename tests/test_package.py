@@ -148,10 +148,22 @@ def test_every_public_name_is_there():
 
 def test_a_name_that_has_moved_says_where_it_is():
     assert len(tacit.__all__) <= 45
-    for name, home in tacit._FORMER.items():
-        with pytest.warns(DeprecationWarning, match=f"tacit.{name} is now {home}.{name}"):
+    for name, where in tacit._FORMER.items():
+        with pytest.warns(DeprecationWarning, match=f"tacit.{name} is now {where};"):
             found = getattr(tacit, name)
-        assert found is getattr(importlib.import_module(home), name)
+        home, _, now = where.rpartition(".")
+        assert found is getattr(importlib.import_module(home), now)
+
+
+@pytest.mark.parametrize(
+    ("room", "name", "now"), [("inference", "Adam", "AdamDescent"), ("likelihoods", "ScaleMixture", "GaussianMixture")]
+)
+def test_a_name_that_was_changed_still_works(room, name, now):
+    module = getattr(tacit, room)
+    with pytest.warns(DeprecationWarning, match=f"tacit.{room}.{name} is now {now};"):
+        assert getattr(module, name) is getattr(module, now)
+    with pytest.raises(AttributeError, match="nothing"):
+        module.nothing  # noqa: B018
 
 
 def test_subpackages_need_no_import_of_their_own():

@@ -1,12 +1,14 @@
 """All attacks, by name."""
 
 from reliability.boundary import (
+    calls,
     chance,
     data_path,
     functions,
     hidden,
     identity,
     kernels,
+    last_bits,
     losses,
     models,
     numerics,
@@ -14,6 +16,6 @@ from reliability.boundary import (
 )
 from reliability.boundary.attack import ATTACKS
 
-THEMES = (chance, data_path, functions, hidden, identity, kernels, losses, models, numerics, state)
+THEMES = (chance, data_path, functions, calls, hidden, identity, kernels, losses, models, last_bits, numerics, state)
 
 __all__ = ["ATTACKS", "THEMES"]

@@ -60,7 +60,6 @@ _MOVED = {
     "tacit.features": ["Scattering", "StatisticsPlan", "Whitening", "private_statistics"],
     "tacit.gradients": ["gradient_distances"],
     "tacit.inference": [
-        "Adam",
         "BoundedBernoulli",
         "BoundedLogistic",
         "CyclicalStep",
@@ -96,7 +95,6 @@ _MOVED = {
         "HeteroscedasticGaussian",
         "LearnedGaussian",
         "Poisson",
-        "ScaleMixture",
     ],
     "tacit.posteriors": [
         "DropoutPosterior",
@@ -110,6 +108,7 @@ _MOVED = {
     "tacit.tables": ["Category", "Flag", "Number", "Schema", "Table", "read_schema", "read_table"],
     "tacit.training": ["IndividualFilter", "Run", "hybrid", "one_posterior_sample", "private_temperature"],
 }
+_RENAMED = {"Adam": "tacit.inference.AdamDescent", "ScaleMixture": "tacit.likelihoods.GaussianMixture"}
 _ROOMS = (
     "accountants",
     "audit",
@@ -136,7 +135,7 @@ _ROOMS = (
     "training",
 )
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
-_FORMER = {name: module for module, names in _MOVED.items() for name in names}
+_FORMER = {name: f"{module}.{name}" for module, names in _MOVED.items() for name in names} | _RENAMED
 
 __all__ = [*sorted(_MODULE), "__version__"]
 
@@ -145,9 +144,10 @@ def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return import_module(f"tacit.{name}")
     if name in _FORMER:
-        where = f"{_FORMER[name]}.{name}"
+        where = _FORMER[name]
         warnings.warn(f"tacit.{name} is now {where}; the old name goes with 0.3", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(_FORMER[name]), name)
+        module, _, now = where.rpartition(".")
+        return getattr(import_module(module), now)
     if name not in _MODULE:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}")
     value = getattr(import_module(_MODULE[name]), name)

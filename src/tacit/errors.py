@@ -4,7 +4,10 @@ A message is one line: what was asked, what was found, what to do.
 """
 
 import math
-from collections.abc import Iterable
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 
 class TacitError(Exception):
@@ -43,6 +46,19 @@ class RecordMixingError(LossesError):
     """The model or the loss lets one record influence the gradient of another, so that no clip bounds it."""
 
 
+def former_names(module: str, now: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module whose names have changed: the old ones work until 0.3, and say the new one."""
+
+    def find(name: str) -> Any:
+        if name not in now:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        message = f"{module}.{name} is now {now[name]}; the old name goes with 0.3"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(sys.modules[module], now[name])
+
+    return find
+
+
 def is_number(value: object) -> bool:
     """Whether it is a finite number; True and False are none."""
     return isinstance(value, _NUMBERS) and not isinstance(value, bool) and math.isfinite(value)
@@ -55,6 +71,12 @@ def check_positive(name: str, value: object) -> None:
     """Refuse what is not a finite number above 0."""
     if not (is_number(value) and value > 0):  # type: ignore[operator]
         raise InputError(f"{name} must be a finite number above 0, found {value!r}")
+
+
+def check_not_negative(name: str, value: object) -> None:
+    """Refuse what is not a finite number of at least 0."""
+    if not (is_number(value) and value >= 0):  # type: ignore[operator]
+        raise InputError(f"{name} must be a finite number of at least 0, found {value!r}")
 
 
 def check_count(name: str, value: object, most: int | None = None) -> None:

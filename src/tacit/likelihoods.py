@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, softplus
 
-from tacit.errors import InputError, check_positive
+from tacit.errors import InputError, check_positive, former_names
 from tacit.types import Batch
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -98,7 +98,7 @@ class Gaussian(_NormalTargets):
 
 
 @dataclass(frozen=True)
-class ScaleMixture:
+class GaussianMixture:
     """A number with noise of a known distribution about one output: normals of several standard deviations, weighed.
 
     Two of them describe residuals with heavier tails than a normal distribution has.
@@ -163,7 +163,10 @@ class LearnedGaussian(_NormalTargets):
 
 @dataclass(frozen=True)
 class HeteroscedasticGaussian(_NormalTargets):
-    """Normal noise that differs from input to input (paper N, C.2), from two outputs: mean and softplus^-1(stddev)."""
+    """Normal noise that differs from input to input, from two outputs: mean and softplus^-1(stddev).
+
+    Zhang et al. 2021, C.2.
+    """
 
     least_stddev: float = 1e-3  # keeps a record from having an unbounded likelihood
 
@@ -205,7 +208,7 @@ class Poisson:
         return below
 
 
-Likelihood = Categorical | Bernoulli | Gaussian | ScaleMixture | LearnedGaussian | HeteroscedasticGaussian | Poisson
+Likelihood = Categorical | Bernoulli | Gaussian | GaussianMixture | LearnedGaussian | HeteroscedasticGaussian | Poisson
 
 
 def _pair(batch: Batch) -> tuple[Any, Tensor]:
@@ -219,3 +222,6 @@ def _one_column(outputs: Tensor, message: str) -> Tensor:
     if columns.shape[1] != 1:
         raise InputError(f"{message} per input, found {columns.shape[1]}")
     return columns[:, 0]
+
+
+__getattr__ = former_names(__name__, {"ScaleMixture": "GaussianMixture"})

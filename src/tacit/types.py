@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
 Indices = NDArray[np.int64]
 Vectors = dict[str, "Tensor"]  # by parameter name: the currency of named_parameters and functional_call
 Batch = Any  # a tensor, or a tuple, list or mapping of batches; Python's types cannot say it

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import expon, weibull_min
 
-from tacit.accountants import ACCOUNTANTS, RDPAccountant
+from tacit.accountants import ACCOUNTANTS, RDPAccountant, get_accountant
 from tacit.accountants.bayesian import (
     ESTIMATORS,
     MOMENTS,
@@ -254,7 +254,9 @@ def test_an_empty_ledger_costs_nothing_and_no_evidence_is_refused(composition):
     accountant = BayesianAccountant(composition)
     assert accountant.guarantee(Ledger(), delta=1e-5, evidence=evidence(SKEWED)).epsilon == 0
     with pytest.raises(RefusedError, match="needs evidence"):
-        accountant.guarantee(ledger(), delta=1e-5)
+        accountant.guarantee(ledger(), None, delta=1e-5)
+    with pytest.raises(InputError, match="needs evidence"):
+        get_accountant(accountant)
 
 
 def test_a_statement_says_what_it_is():

@@ -8,7 +8,7 @@ import pytest
 
 from tacit.accountants import PLDAccountant, RDPAccountant, Refusal, best_attack, gaussian_epsilon, guarantees
 from tacit.accountants.pld import PoissonGaussian, delta_bracket, epsilon_bracket
-from tacit.accountants.pld.loss import loss_at
+from tacit.accountants.pld.steps import loss_at
 from tacit.errors import RefusedError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.accountants import ACCOUNTANTS, Budget, BudgetGate, RenyiFilter, gate, renyi_curve
+from tacit.accountants import ACCOUNTANTS, Budget, BudgetGate, RenyiFilter, renyi_curve
+from tacit.accountants import budget as gate
 from tacit.errors import BudgetError, InputError, RefusedError
 from tacit.ledger import (
     BallsInBinsStep,

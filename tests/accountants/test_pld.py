@@ -26,10 +26,10 @@ from tacit.accountants.pld.contour.decay import log_decay
 from tacit.accountants.pld.contour.integral import contour
 from tacit.accountants.pld.contour.saddle import RealAxis
 from tacit.accountants.pld.contour.shape import SOME_WORK, plan
-from tacit.accountants.pld.contour.solve import OneDirection
-from tacit.accountants.pld.events import cut, merge
+from tacit.accountants.pld.contour.solve import ContourSide
 from tacit.accountants.pld.lattice.grid import Frame, grid
-from tacit.accountants.pld.lattice.rare import Rare
+from tacit.accountants.pld.lattice.solve import LatticeSide
+from tacit.accountants.pld.steps import cut, merge
 from tacit.errors import InputError
 
 GOLDEN = Path(__file__).parent.parent / "golden.json"
@@ -434,12 +434,15 @@ def disagreements_of_engines(seed, wanted):
     while compared < wanted:
         events, delta = draw(generator)
         steps = merge(events)
-        if not Rare.serves(steps) or not 20 < steps.total < 1e5:
+        if not LatticeSide.serves(steps) or not 20 < steps.total < 1e5:
             continue
         for direction in ("remove", "add"):
-            side = OneDirection(steps, direction)
+            side = ContourSide(steps, direction)
             epsilon = max(0.0, side.epsilon_at_most(delta)) * float(generator.uniform(0.3, 1))
-            one, other = side.delta(epsilon, most_work=SOME_WORK), Rare(steps, direction).curve(np.array([epsilon]))
+            one, other = (
+                side.delta(epsilon, most_work=SOME_WORK),
+                LatticeSide(steps, direction).curve(np.array([epsilon])),
+            )
             violations += one.lower > other[1][0] or other[0][0] > one.upper
             compared += one.lower > 0 and other[0][0] > 0
     print(f"{violations} disagreements of engines in {compared} comparisons")

@@ -8,13 +8,13 @@ import pytest
 
 from tacit.accountants.pld import Line, PoissonGaussian, delta_bracket, epsilon_bracket, moments_on_line
 from tacit.accountants.pld.contour.decay import log_decay
+from tacit.accountants.pld.contour.moments import by_products, by_transforms
 from tacit.accountants.pld.contour.points import points_for
 from tacit.accountants.pld.contour.saddle import cumulants
-from tacit.accountants.pld.contour.solve import OneDirection
-from tacit.accountants.pld.contour.waves import by_products, by_transforms
-from tacit.accountants.pld.events import Bracket, cut, merge
-from tacit.accountants.pld.lattice.above import cells_between, edges_of
-from tacit.accountants.pld.lattice.rare import Rare
+from tacit.accountants.pld.contour.solve import ContourSide
+from tacit.accountants.pld.lattice.laws import cells_between, edges_of
+from tacit.accountants.pld.lattice.solve import LatticeSide
+from tacit.accountants.pld.steps import Bracket, cut, merge
 
 # (q, m, T, delta)
 LONG = [
@@ -100,9 +100,9 @@ def test_contours_and_lattices_agree():
         q, m = 10 ** generator.uniform(-5, -3), generator.uniform(0.4, 2.0)
         delta, count = 10 ** generator.uniform(-11, -4), int(10 ** generator.uniform(3, 4.2))
         steps = merge([PoissonGaussian(q, m, count)])
-        side = OneDirection(steps, "remove", 1e-6 * delta)
+        side = ContourSide(steps, "remove", 1e-6 * delta)
         one = side.epsilon(delta)
-        other = Rare(steps, "remove").epsilon(delta, Bracket(0.0, math.inf), most=200_000).bracket
+        other = LatticeSide(steps, "remove").epsilon(delta, Bracket(0.0, math.inf), most=200_000).bracket
         assert one.lower <= other.upper
         assert other.lower <= one.upper
 
@@ -129,7 +129,7 @@ def test_both_bounds_of_a_lattice_are_of_second_order(q, m, steps, delta):
     events = [PoissonGaussian(q, m, steps)]
     epsilon = epsilon_bracket(events, delta).upper
     exact = delta_bracket(events, epsilon)
-    rare = Rare(merge(events), "remove")
+    rare = LatticeSide(merge(events), "remove")
     coarse, fine = (rare.lattice(number, epsilon, epsilon, epsilon, math.log(delta)) for number in (4000, 16000))
     assert exact.lower - fine.lower(epsilon) < (exact.upper - coarse.lower(epsilon)) / 8
     assert fine.upper(epsilon) - exact.upper < (coarse.upper(epsilon) - exact.lower) / 8

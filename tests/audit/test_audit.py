@@ -20,19 +20,20 @@ from tacit.audit import (
     perform,
     self_checks,
 )
+from tacit.audit.attacks import lowest_epsilon
 from tacit.audit.audit import loudest_event, self_subjects
 from tacit.audit.canary import Leak, Moments, Scores, claimed_ledger, measure, surely_leaked
-from tacit.audit.engine import CHUNK, judge, workloads
+from tacit.audit.engine.judge import CHUNK, judge
+from tacit.audit.engine.workloads import workloads
 from tacit.audit.finding import Trial, rejected
 from tacit.audit.formulas import simulated_delta
-from tacit.audit.noise import check_noise, released_noise
-from tacit.audit.normality import normality_trials
-from tacit.audit.one_run import lowest_epsilon
-from tacit.audit.processes import _rank, small_keys
+from tacit.audit.noise.check import check_noise, released_noise
+from tacit.audit.noise.keys import _rank, small_keys
+from tacit.audit.noise.normality import normality_trials
+from tacit.audit.noise.tails import far_draws
 from tacit.audit.replay import few_cases
 from tacit.audit.sampler import check_sampler
 from tacit.audit.subject import subject_of
-from tacit.audit.tails import far_draws
 from tacit.commands.app import run
 from tacit.kernels import library
 from tacit.ledger import Charge, GaussianSumQuery, LedgerFile, LedgerHeader, PoissonSample, PosteriorSample, read_ledger

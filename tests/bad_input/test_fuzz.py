@@ -15,7 +15,7 @@ from tacit.errors import TacitError
 from tacit.ledger import Head, event_from_json
 from tacit.ledger.chain import GENESIS, seal, verify
 from tacit.ledger.replay import Replay
-from tacit.training.trees import put_together
+from tacit.training.checkpoints import put_together
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tacit.commands.breast_cancer import TARGET, UPPER_BOUNDS, patients_schema, split
+from tacit.commands.demo.breast_cancer import TARGET, UPPER_BOUNDS, patients_schema, split
 from tacit.tables import Table, encode, encode_inputs
 
 SCHEMA = patients_schema()

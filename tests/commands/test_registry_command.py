@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tacit.accountants import guarantees
-from tacit.commands.breast_cancer import patients_schema, split, write_table
+from tacit.commands.demo.breast_cancer import patients_schema, split, write_table
 from tacit.ledger import joined, read_ledger
 from tacit.release import release_run
 from tacit.tables import recipes, schema_text

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
 
-from tacit.commands.breast_cancer import patients_schema, split, write_table
+from tacit.commands.demo.breast_cancer import patients_schema, split, write_table
 from tacit.errors import InputError
 from tacit.evidence import check_bound, evidence_path, load_evidence
 from tacit.ledger import LedgerFile, read_ledger

@@ -11,7 +11,7 @@ from tacit.inference import INFERENCE_METHODS, MakesPosterior
 from tacit.ledger import Head
 from tacit.posteriors import GaussianPosterior
 from tacit.training import Checkpoint, read_checkpoint
-from tacit.training.trees import take_apart
+from tacit.training.checkpoints import take_apart
 
 
 @pytest.fixture(params=INFERENCE_METHODS.values(), ids=INFERENCE_METHODS)
@@ -61,9 +61,9 @@ def test_a_step_changes_no_earlier_state(method):
     assert all(torch.equal(value, kept[name]) for name, value in method.params(state).items())
 
 
-def test_noise_is_a_wish_on_the_sum(method):
-    wish = method.noise_stddev(0, 10.0)
-    assert wish is None or wish > 0
+def test_the_noise_asked_for_is_on_the_sum(method):
+    asked = method.noise_stddev(0, 10.0)
+    assert asked is None or asked > 0
 
 
 def test_its_state_survives_a_checkpoint_bit_by_bit(method, tmp_path):

@@ -9,7 +9,7 @@ from tacit.inference.descent import averaged
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (tacit.inference.Adam(0.01), lambda p: torch.optim.Adam(p, lr=0.01)),
+        (tacit.inference.AdamDescent(0.01), lambda p: torch.optim.Adam(p, lr=0.01)),
         (tacit.inference.PlainDescent(0.1, momentum=0.9), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
         (tacit.inference.PlainDescent(0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
     ],
@@ -37,8 +37,8 @@ def test_a_running_average_forgets_its_start():
     "bad",
     [
         lambda: tacit.inference.PlainDescent(0.1, 1.0),
-        lambda: tacit.inference.Adam(0.0),
-        lambda: tacit.inference.Adam(0.1, 1.0),
+        lambda: tacit.inference.AdamDescent(0.0),
+        lambda: tacit.inference.AdamDescent(0.1, 1.0),
     ],
 )
 def test_bad_numbers_are_refused(bad):

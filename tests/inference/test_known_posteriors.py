@@ -117,7 +117,7 @@ def sample(method, data, burn, steps, noise=None):
 
 def without_privacy(method):
     """The plain sampler: the plan adds no noise, so all of it is the method's own."""
-    return replace(method, noise="planned").told({"weight": 0.0})
+    return replace(method, noise="planned").with_mean_noise({"weight": 0.0})
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS)

@@ -99,7 +99,7 @@ def test_the_noise_asked_for_is_that_of_its_formula(kind, factor):
 
 
 def test_noise_on_top_depends_on_seed_and_step_only(kind):
-    method = build(kind, noise="planned").told({"weight": 0.0})
+    method = build(kind, noise="planned").with_mean_noise({"weight": 0.0})
     state, gradient = method.init(), {"weight": torch.zeros(1, 2)}
     moved = method.step(state, gradient).params["weight"]
     assert torch.equal(method.step(state, gradient).params["weight"], moved)
@@ -109,7 +109,7 @@ def test_noise_on_top_depends_on_seed_and_step_only(kind):
 
 def test_large_noise_shrinks_the_step_and_nothing_is_added():
     """Temperature 1 forces eta = 2 q^2 / (z C)^2; here V = (100 * 3)^2."""
-    method = build(tacit.SGLD, noise="planned", step_size=1.0).told({"weight": 3.0})
+    method = build(tacit.SGLD, noise="planned", step_size=1.0).with_mean_noise({"weight": 3.0})
     state = method.init()
     moved = method.step(state, {"weight": torch.ones(1, 2)})
     eta = 2 / 300.0**2
@@ -118,7 +118,7 @@ def test_large_noise_shrinks_the_step_and_nothing_is_added():
 
 def test_small_noise_takes_the_stable_step_and_adds_the_rest():
     model = nn.Linear(100, 1000, bias=False)
-    method = tacit.SGLD(model, losses, step_size=1e-4, dataset_size=N, noise="planned").told({"weight": 1.0})
+    method = tacit.SGLD(model, losses, step_size=1e-4, dataset_size=N, noise="planned").with_mean_noise({"weight": 1.0})
     state = method.init()
     added = (method.step(state, {"weight": torch.zeros(1000, 100)}).params["weight"] - state.params["weight"]).var()
     assert float(added) == pytest.approx(2 * 1e-4 - 1e-4**2 * 100.0**2, rel=0.02)
@@ -126,7 +126,9 @@ def test_small_noise_takes_the_stable_step_and_adds_the_rest():
 
 def test_friction_follows_the_plans_noise():
     """beta = eta V / 2 = 0.5 is more than the least friction: it becomes the friction, and nothing is added."""
-    method = build(tacit.inference.SGHMC, noise="planned", step_size=1e-4, friction=0.1).told({"weight": 1.0})
+    method = build(tacit.inference.SGHMC, noise="planned", step_size=1e-4, friction=0.1).with_mean_noise(
+        {"weight": 1.0}
+    )
     state = replace(method.init(), velocity={"weight": torch.ones(1, 2)})
     moved = method.step(state, {"weight": torch.zeros(1, 2)})
     torch.testing.assert_close(moved.velocity["weight"], torch.full((1, 2), 0.5))
@@ -147,7 +149,7 @@ def test_groups_with_different_noise_each_get_their_own_rest():
     """The step is that of the noisiest group; the others are filled up to the same temperature."""
     model = nn.Sequential(nn.Linear(100, 500, bias=False), nn.Linear(500, 100, bias=False))
     noise = {"0.weight": 2.0, "1.weight": 1.0}
-    method = tacit.SGLD(model, losses, step_size=1.0, dataset_size=N, noise="planned").told(noise)
+    method = tacit.SGLD(model, losses, step_size=1.0, dataset_size=N, noise="planned").with_mean_noise(noise)
     state = method.init()
     moved = method.step(state, {name: torch.zeros_like(value) for name, value in state.params.items()})
     eta = 2 / 200.0**2

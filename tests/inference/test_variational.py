@@ -65,7 +65,7 @@ def errors(posterior, mean, precision):
 @pytest.mark.parametrize("family", FAMILIES, ids=["mean-field", "full-rank"])
 def test_it_finds_the_known_posterior(family):
     data = linear_data()
-    posterior = fit(family, 1500, tacit.inference.Adam(0.02), 0.997, data)
+    posterior = fit(family, 1500, tacit.inference.AdamDescent(0.02), 0.997, data)
     off_mean, off_spread = errors(posterior, *posterior_of(*data))
     assert off_mean < 0.2
     assert off_spread < 0.25
@@ -75,7 +75,7 @@ def test_it_finds_the_known_posterior(family):
 @pytest.mark.parametrize("family", FAMILIES, ids=["mean-field", "full-rank"])
 def test_with_patience_it_finds_it_closely(family):
     data = linear_data()
-    posterior = fit(family, 40_000, tacit.inference.Adam(tacit.inference.DecreasingStep(0.03)), 0.9999, data)
+    posterior = fit(family, 40_000, tacit.inference.AdamDescent(tacit.inference.DecreasingStep(0.03)), 0.9999, data)
     off_mean, off_spread = errors(posterior, *posterior_of(*data))
     print(f"{family}: mean {off_mean:.4f} standard deviations off, spread {off_spread:.4f}")
     assert off_mean < 0.03

@@ -21,9 +21,10 @@ from tacit.audit import (
 from tacit.audit import check_sampler as check_sampling
 from tacit.audit.audit import self_subjects
 from tacit.audit.canary import claimed_ledger
-from tacit.audit.engine import chance_is_secret, records_apart, released_once, workloads
+from tacit.audit.engine.attempts import chance_is_secret, records_apart, released_once
+from tacit.audit.engine.workloads import workloads
 from tacit.audit.finding import Finding
-from tacit.audit.processes import small_keys
+from tacit.audit.noise.keys import small_keys
 from tacit.audit.replay import CLIPPING, SAMPLING, UNITS, Case, against_a_companion, few_cases
 from tacit.errors import LedgerError
 from tacit.kernels import KernelWarning, convolution

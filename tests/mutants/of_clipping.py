@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from tacit.gradients import before_the_run, forward, record_gradients
+from tacit.gradients import before_the_run, computing, forward, record_gradients
 from tacit.isolation import RecordGroup, StateGuard, chance, map_tensors, take_records
 from tacit.mechanisms.gaussian_sum import GaussianSumMechanism
 from tacit.sampling import Microbatches, Users
@@ -256,10 +256,10 @@ MUTANTS = [
            "audit: replay of policies"),
     Mutant("the size of the sample is printed", "F14", lambda: [swap(PrivateSum, "release", loud)], "audit: replay"),
     Mutant("batch normalisation accepted", "F4", lambda: [swap(before_the_run, "_BatchNorm", ()),
-           swap(clipped_sum.ForwardPass, "watched", clipped_sum.Watched.watched)], "test_record_mixing"),
+           swap(computing.ForwardPass, "watched", computing.Watched.watched)], "test_record_mixing"),
     Mutant("dropout masks from the global seed", "F9", lambda: [
         swap(chance.DrawsOfRows, "kept", public_masks),
-        swap(clipped_sum, "seed_everything", lambda seed: None)],
+        swap(computing, "seed_everything", lambda seed: None)],
            "audit: engine, chance", "draws of dropout follow the global seed"),
     Mutant("augmentation from the global seed", "F9", lambda: [
         swap(samples, "map_records", drawn_from_the_global_seed)], "audit: engine, chance", "follow the global seed"),

@@ -4,7 +4,7 @@ import json
 import os
 from dataclasses import replace
 
-from tacit.accountants import gate
+from tacit.accountants import budget as gate
 from tacit.ledger import Head, chain, file
 from tacit.mechanisms.gaussian_sum import UNCLIPPED, GaussianSumMechanism
 from tacit.sampling import PoissonSampling

@@ -17,7 +17,7 @@ from tacit.errors import BudgetError, InputError, LedgerError
 from tacit.evidence import evidence_path
 from tacit.ledger import Head
 from tacit.training import Checkpoint, PrivateSum, read_checkpoint
-from tacit.training.trees import put_together, take_apart
+from tacit.training.checkpoints import put_together, take_apart
 
 
 @pytest.fixture

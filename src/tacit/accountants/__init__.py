@@ -3,23 +3,21 @@
 from importlib import import_module
 from typing import Any
 
-from tacit.accountants.budget import Budget
+from tacit.accountants.budget import Budget, BudgetGate
 from tacit.accountants.calibrate import Calibration, calibrate_noise, calibrate_probability, calibrate_steps
 from tacit.accountants.curves import TradeOff, best_attack, closest_mu, epsilon_curve, trade_off
 from tacit.accountants.dp_accounting_events import from_dp_event, to_dp_event
-from tacit.accountants.gate import BudgetGate
 from tacit.accountants.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from tacit.accountants.gdp import GDPAccountant, gdp_mu
-from tacit.accountants.guarantee import Guarantee, Refusal, check_delta
+from tacit.accountants.guarantee import Accountant, EvidenceAccountant, Guarantee, Refusal, best_bound, check_delta
 from tacit.accountants.pld.accountant import PLDAccountant, ledger_bracket
 from tacit.accountants.registry import ACCOUNTANTS, get_accountant, guarantees
 from tacit.accountants.renyi.conversion import epsilon_from_rdp, moments_epsilon
 from tacit.accountants.renyi.divergences import ORDERS, renyi_curve, reverse_log_moment, subsampled_gaussian_rdp
 from tacit.accountants.renyi.filter import RenyiFilter
 from tacit.accountants.renyi.rdp import RDPAccountant
+from tacit.accountants.renyi.selection import selection_guarantee
 from tacit.accountants.rules import amplification_by_sampling, attack_probability, group_privacy
-from tacit.accountants.selection import selection_guarantee
-from tacit.accountants.statement import Accountant
 from tacit.accountants.stepsize import (
     SGLDTask,
     gaussian_limit,
@@ -38,6 +36,7 @@ __all__ = [
     "Budget",
     "BudgetGate",
     "Calibration",
+    "EvidenceAccountant",
     "GDPAccountant",
     "Guarantee",
     "PLDAccountant",
@@ -49,6 +48,7 @@ __all__ = [
     "amplification_by_sampling",
     "attack_probability",
     "best_attack",
+    "best_bound",
     "calibrate_noise",
     "calibrate_probability",
     "calibrate_steps",

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tacit.accountants.gdp import GDPAccountant
-from tacit.accountants.guarantee import check_delta
+from tacit.accountants.guarantee import Accountant, check_delta
 from tacit.accountants.registry import get_accountant
 from tacit.accountants.search import most_within, smallest_within
-from tacit.accountants.statement import Accountant
 from tacit.errors import InputError, RefusedError, check_count, check_positive, check_share
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 
@@ -49,7 +48,7 @@ def calibrate_noise(
         True
     """
     ask = _Question(epsilon, delta, get_accountant(accountant), tuple(beside))
-    _check_probability(probability)
+    check_share("probability", probability)
     check_count("steps", steps)
 
     def find(cost: Cost, start: float) -> float:
@@ -79,7 +78,7 @@ def calibrate_steps(
 ) -> Calibration:
     """The largest number of steps within (epsilon, delta)."""
     ask = _Question(epsilon, delta, get_accountant(accountant))
-    _check_probability(probability)
+    check_share("probability", probability)
     check_positive("noise_multiplier", noise_multiplier)
 
     def find(cost: Cost, start: int) -> int:
@@ -122,7 +121,3 @@ class _Question:
     def answer(self, probability: float, noise_multiplier: float, steps: int) -> Calibration:
         cost = self(probability, noise_multiplier, steps)
         return Calibration(noise_multiplier, probability, steps, cost, self.delta, self.accountant.name)
-
-
-def _check_probability(value: float) -> None:
-    check_share("probability", value)

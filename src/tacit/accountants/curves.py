@@ -4,15 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
 
-from tacit.accountants.guarantee import check_delta
+from tacit.accountants.guarantee import check_delta, refuse_adaptive
 from tacit.accountants.pld.accountant import ledger_bracket, ledger_deltas
-from tacit.accountants.renyi.moments import Array
-from tacit.accountants.statement import refuse_adaptive
 from tacit.errors import InputError
 from tacit.ledger import Ledger
+from tacit.types import Floats
 
 _SMALLEST = 1e-10  # the delta down to which a trade-off curve looks
 
@@ -21,15 +19,15 @@ _SMALLEST = 1e-10  # the delta down to which a trade-off curve looks
 class TradeOff:
     """For each false-positive rate, the least false-negative rate that any attack must have (a sound lower bound)."""
 
-    false_positive: Array
-    false_negative: Array
+    false_positive: Floats
+    false_negative: Floats
 
     @property
-    def true_positive(self) -> Array:
+    def true_positive(self) -> Floats:
         return np.asarray(1 - self.false_negative)
 
 
-def epsilon_curve(ledger: Ledger, deltas: ArrayLike) -> Array:
+def epsilon_curve(ledger: Ledger, deltas: ArrayLike) -> Floats:
     """Certified upper bounds of epsilon at each delta."""
     refuse_adaptive("pld", ledger)
     values = np.atleast_1d(np.asarray(deltas, dtype=float))
@@ -60,6 +58,8 @@ def closest_mu(curve: TradeOff) -> float:
     """The mu of the Gaussian trade-off curve whose largest vertical distance from this one is smallest."""
     inside = (curve.false_positive > 0) & (curve.false_positive < 1)
     x, y = curve.false_positive[inside], curve.false_negative[inside]
+
+    from scipy.optimize import minimize_scalar  # takes a while to load, and is needed here alone
 
     def distance(mu: float) -> float:
         return float(np.abs(ndtr(ndtri(1 - x) - mu) - y).max())

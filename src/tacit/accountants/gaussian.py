@@ -1,20 +1,29 @@
 """The plain Gaussian mechanism of parameter mu (Dong, Roth and Su 2019): delta(epsilon) and its inverse."""
 
 import math
+from typing import TypeVar
 
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from tacit.accountants.guarantee import check_delta
-from tacit.errors import InputError
+from tacit.accountants.search import root
+from tacit.errors import InputError, check_not_negative
+from tacit.types import Floats
+
+FloatOrFloats = TypeVar("FloatOrFloats", float, Floats)
+
+
+def gaussian_log_terms(mu: float, epsilon: FloatOrFloats) -> tuple[FloatOrFloats, FloatOrFloats]:
+    """The logs of Phi(mu/2 - e/mu) and of exp(e) Phi(-mu/2 - e/mu), whose difference is delta (maths.md 4)."""
+    middle, half = epsilon / mu, mu / 2
+    return log_ndtr(half - middle), epsilon + log_ndtr(-half - middle)
 
 
 def gaussian_log_delta(mu: float, epsilon: float) -> float:
-    """log(Phi(-e/mu + mu/2) - exp(e) Phi(-e/mu - mu/2)), in log space so that far tails survive."""
+    """log of delta, in log space so that far tails survive."""
     if mu <= 0:
         return -math.inf
-    larger = float(log_ndtr(-epsilon / mu + mu / 2))
-    smaller = epsilon + float(log_ndtr(-epsilon / mu - mu / 2))
+    larger, smaller = (float(term) for term in gaussian_log_terms(mu, epsilon))
     return larger + math.log1p(-math.exp(smaller - larger)) if smaller < larger else -math.inf
 
 
@@ -41,14 +50,13 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + mu  # delta <= Phi(mu/2 - e/mu) there
     while gaussian_log_delta(mu, high) > goal:  # a huge mu, where -e/mu + mu/2 cancels to nothing
         high *= 2
-    return float(brentq(lambda e: gaussian_log_delta(mu, e) - goal, 0.0, high, xtol=1e-14, rtol=1e-13))
+    return root(lambda e: gaussian_log_delta(mu, e) - goal, 0.0, high)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The mu of the Gaussian mechanism whose curve passes through (epsilon, delta)."""
     check_delta(delta)
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise InputError(f"epsilon must be a finite number of at least 0, found {epsilon!r}")
+    check_not_negative("epsilon", epsilon)
     goal = math.log(delta)
     high = 1.0
     while gaussian_log_delta(high, epsilon) < goal:
@@ -56,7 +64,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     low = high
     while gaussian_log_delta(low, epsilon) >= goal:
         low /= 2
-    return float(brentq(lambda mu: max(gaussian_log_delta(mu, epsilon), -1e9) - goal, low, high, rtol=1e-13))
+    return root(lambda mu: max(gaussian_log_delta(mu, epsilon), -1e9) - goal, low, high)
 
 
 def _check_mu(mu: float) -> None:

@@ -1,7 +1,7 @@
 """Gaussian differential privacy by the central limit: an approximation, and labelled so.
 
-Paper N says to take the smallest of several numbers; this one must never be part of a minimum, for it is not an upper
-bound: 0.8345 where the truth is 0.8645, 36 % low on a ledger of 1000 distinct events (maths.md 1).
+Zhang et al. 2021 says to take the smallest of several numbers; this one must never be part of a minimum, for it is not
+an upper bound: 0.8345 where the truth is 0.8645, 36 % low on a ledger of 1000 distinct events (maths.md 1).
 """
 
 import math
@@ -13,13 +13,11 @@ import numpy as np
 from scipy.special import ndtr
 
 from tacit.accountants.gaussian import gaussian_epsilon
-from tacit.accountants.guarantee import Guarantee
+from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.accountants.pld.accountant import ledger_bracket
-from tacit.accountants.statement import check_ledger, refuse_adaptive, refuse_event, statement
+from tacit.accountants.renyi.conversion import ROUNDING
 from tacit.errors import InputError, RefusedError
 from tacit.ledger import Ledger, PoissonSample, SamplingEvent
-
-ROUNDING = 1e-10
 
 
 def gdp_mu(
@@ -51,7 +49,7 @@ def _mu_squared(q: float, z: float) -> float:
 
 
 def ledger_mu(steps: Mapping[SamplingEvent, int], name: str = "gdp") -> float:
-    """sqrt of the sum of all squared mu (paper N, C.1)."""
+    """sqrt of the sum of all squared mu (Zhang et al. 2021, C.1)."""
     total = 0.0
     for event, count in steps.items():
         match event:
@@ -68,7 +66,7 @@ class GDPAccountant:
 
     name: ClassVar[str] = "gdp"
 
-    def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
+    def guarantee(self, ledger: Ledger, *, delta: float) -> Guarantee:
         check_ledger(ledger, delta)
         refuse_adaptive(self.name, ledger)
         epsilon = self.epsilon(ledger, delta)

@@ -1,12 +1,12 @@
 """All accountants by name. A new one is one line here; its contract tests then run by themselves."""
 
 from collections.abc import Sequence
+from inspect import signature
 
 from tacit.accountants.gdp import GDPAccountant
-from tacit.accountants.guarantee import Guarantee, Refusal, check_delta
+from tacit.accountants.guarantee import Accountant, Guarantee, Refusal, check_delta
 from tacit.accountants.pld.accountant import PLDAccountant
 from tacit.accountants.renyi.rdp import RDPAccountant
-from tacit.accountants.statement import Accountant
 from tacit.errors import InputError, RefusedError, TacitError
 from tacit.ledger import Ledger
 
@@ -17,7 +17,10 @@ ACCOUNTANTS: dict[str, Accountant] = {
 
 def get_accountant(name: str | Accountant) -> Accountant:
     """The accountant of that name; one that is given is returned."""
-    if callable(getattr(name, "guarantee", None)):
+    if callable(ask := getattr(name, "guarantee", None)):
+        evidence = signature(ask).parameters.get("evidence")
+        if evidence is not None and evidence.default is evidence.empty:
+            raise InputError(f"{type(name).__name__} needs evidence: ask it by guarantee(ledger, evidence, delta=...)")
         return name  # type: ignore[return-value]
     if not isinstance(name, str) or name not in ACCOUNTANTS:
         raise InputError(f"accountant must be one of {', '.join(ACCOUNTANTS)}, found {name!r}")

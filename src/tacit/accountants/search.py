@@ -8,6 +8,8 @@ from tacit.errors import InputError
 _RELATIVE = 1e-7  # how close to the best value, or its cost to the target, the answer is
 _SMALLEST, _LARGEST = 1e-3, 1e9
 _MOST = 10**12
+_ROUNDINGS = 2e-15  # relative: how close a root is
+_NONE = 1e-304  # of a target: less counts as this
 
 
 def smallest_within(cost: Callable[[float], float], target: float, name: str, start: float) -> float:
@@ -91,3 +93,60 @@ def _close(cost: Callable[[int], float], target: float, below: tuple[int, float]
             gap_low = gap_low / 2 if side == 1 else gap_low
             high, gap_high, side = middle, gap, 1
     return low
+
+
+def crossing(
+    curve: Callable[[float], float], target: float, low: float, high: float, width: float
+) -> tuple[float, float]:
+    """Ends a < b, as close as ``width``, with curve(a) > target and curve(b) <= target (or b the given ``high``).
+
+    The curve is the exponential of something smooth, so the false position in its logarithm goes fast; the step is
+    kept off the ends so that both of them close in.
+    """
+    at_low, at_high = math.log(max(_NONE, curve(low) / target)), min(math.log(max(_NONE, curve(high) / target)), 0.0)
+    for turn in range(200):
+        if high - low <= max(width, 4e-16 * high):
+            break
+        share = at_low / (at_low - at_high) if turn % 4 != 3 and at_high < 0 else 0.5
+        gap = 0.4 * width / (high - low)
+        middle = low + (high - low) * min(max(share, min(gap, 0.5)), max(1 - gap, 0.5))
+        value = math.log(max(_NONE, curve(middle) / target))
+        if value > 0:
+            low, at_low, at_high = middle, value, at_high / 2
+        else:
+            high, at_high, at_low = middle, value, at_low / 2
+    return low, high
+
+
+def root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a continuous function with opposite signs at both ends is zero, to about ten roundings (Chandrupatla 1997).
+
+    scipy.optimize has such functions too, but takes longer to load than most ledgers take to account for.
+
+    Example:
+        >>> round(root(lambda x: x * x - 2, 0, 2), 12)
+        1.414213562373
+    """
+    last, far, earlier = low, high, high
+    at_last, at_far = function(last), function(far)
+    at_earlier, share = at_far, 0.5
+    if (at_last > 0) == (at_far > 0):
+        raise InputError(f"no root is known to lie between {low:g} and {high:g}: the signs are the same")
+    while True:
+        middle = last + share * (far - last)
+        at_middle = function(middle)
+        if (at_middle > 0) == (at_last > 0):
+            earlier, at_earlier = last, at_last
+        else:
+            earlier, at_earlier, far, at_far = far, at_far, last, at_last
+        last, at_last = middle, at_middle
+        best, at_best = (last, at_last) if abs(at_last) < abs(at_far) else (far, at_far)
+        least = (_ROUNDINGS * abs(best) + _NONE) / abs(far - last)
+        if least > 0.5 or at_best == 0:
+            return best
+        x, y = (last - far) / (earlier - far), (at_last - at_far) / (at_earlier - at_far)
+        share = 0.5
+        if y * y < x and (1 - y) ** 2 < 1 - x:  # the inverse parabola through the three points stays inside
+            share = at_last / (at_far - at_last) * at_earlier / (at_far - at_earlier)
+            share += (earlier - last) / (far - last) * at_last / (at_earlier - at_last) * at_far / (at_earlier - at_far)
+        share = min(max(share, least), 1 - least)

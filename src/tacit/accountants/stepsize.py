@@ -1,4 +1,4 @@
-"""Step sizes of private SGLD (paper M): the theorems' formulas, and the exact largest ones beside them.
+"""Step sizes of private SGLD (Li et al. 2019): the theorems' formulas, and the exact largest ones beside them.
 
 With the paper's step size eta, sampling probability q = B/N and Lipschitz constant L, the Langevin noise is Gaussian
 noise of multiplier z = q sqrt(N / eta) / L on the sum, so the largest step is the smallest noise an accountant allows.
@@ -12,10 +12,9 @@ import numpy as np
 
 from tacit.accountants.calibrate import calibrate_noise
 from tacit.accountants.gaussian import gaussian_mu
-from tacit.accountants.guarantee import check_delta
+from tacit.accountants.guarantee import Accountant, check_delta
 from tacit.accountants.registry import get_accountant
 from tacit.accountants.search import smallest_within
-from tacit.accountants.statement import Accountant
 from tacit.errors import InputError, check_positive
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 
@@ -43,19 +42,19 @@ class SGLDTask:
 
 
 def wang_bound(task: SGLDTask, log_term: Literal["2.5T/delta", "T/delta"] = "2.5T/delta") -> float:
-    """Wang et al. as paper M prints it; the quoted 1.54e-6 has log(T/delta)."""
+    """Wang et al. as Li et al. 2019 prints it; the quoted 1.54e-6 has log(T/delta)."""
     factor = {"2.5T/delta": 2.5, "T/delta": 1.0}[log_term]
     logs = math.log(factor * task.steps / task.delta) * math.log(2 / task.delta)
     return task._common / (128 * task.steps * logs)
 
 
 def theorem_3_bound(task: SGLDTask, t: int = 1, c2: float = 1.0) -> float:
-    """Paper M, theorem 3, condition 3, at step t of a t^(-1/3) schedule. The constant is not given there."""
+    """Li et al. 2019, theorem 3, condition 3, at step t of a t^(-1/3) schedule. The constant is not given there."""
     return float(task._common / (t ** (1 / 3) * c2**2 * task.steps ** (2 / 3) * math.log(1 / task.delta)))
 
 
 def theorem_4_bound(task: SGLDTask, c: float = 1.0) -> float:
-    """Paper M, theorem 4, for a fixed step size. The constant is not given there."""
+    """Li et al. 2019, theorem 4, for a fixed step size. The constant is not given there."""
     return task._common / (c**2 * task.steps * math.log(1 / task.delta))
 
 

@@ -4,16 +4,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from tacit.audit.attacks import check_one_run, check_retraining
 from tacit.audit.canary import check_canary, claimed_ledger
-from tacit.audit.engine import check_engine
+from tacit.audit.engine.check import check_engine
 from tacit.audit.finding import Effort, Finding
 from tacit.audit.formulas import check_formulas
-from tacit.audit.noise import check_noise
-from tacit.audit.one_run import check_one_run
+from tacit.audit.noise.check import check_noise
 from tacit.audit.records import check_records
 from tacit.audit.recount import check_recount
 from tacit.audit.replay import check_replay, few_cases
-from tacit.audit.retraining import check_retraining
 from tacit.audit.sampler import check_sampler
 from tacit.audit.subject import Subject, subject_of, vector_names
 from tacit.ledger import Ledger, PosteriorSample, SamplingEvent, ShuffledStep, ledger_path, read_ledger

@@ -21,7 +21,7 @@ from scipy.stats import beta
 
 from tacit.accountants import get_accountant, ledger_bracket
 from tacit.audit.finding import ALPHA, Finding, turns_errors_into_findings
-from tacit.audit.noise import Queries, claimed_queries, claimed_stddevs
+from tacit.audit.noise.check import Queries, claimed_queries, claimed_stddevs
 from tacit.audit.sampler import recorded_rate, units_of
 from tacit.audit.subject import ROWS_OF_A_UNIT, Subject
 from tacit.errors import RefusedError

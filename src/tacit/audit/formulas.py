@@ -100,7 +100,7 @@ def _against_simulation(runs: int) -> list[str]:
 
 
 def _gate_stops() -> list[str]:
-    """A budget must refuse the first block that passes it, and none before (F12)."""
+    """A budget must refuse the first block that passes it, and none before."""
     budget, block = Budget(1.0, 1e-5), Charge(PoissonSample(1.0, (GaussianSumQuery(1.0, 30.0),)), 5)
     ledger, gate = Ledger(), BudgetGate(budget)
     for _ in range(200):

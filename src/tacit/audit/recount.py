@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tacit.audit.files import checkpoint_head
 from tacit.audit.finding import Finding, described, turns_errors_into_findings
+from tacit.audit.records import checkpoint_head
 from tacit.audit.replay import CLIPPING, Case, classify, outgoing
 from tacit.audit.sampler import recorded_rate
 from tacit.errors import LedgerError

@@ -7,30 +7,57 @@ the command shows where it came from.
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from itertools import takewhile
-from typing import TextIO
+from typing import Any, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 from tacit import __version__
-from tacit.commands import (
-    account,
-    audit,
-    calibrate,
-    demo,
-    ledger,
-    predict,
-    regress,
-    release,
-    report,
-    reproduce,
-    schema,
-    train,
-)
 from tacit.errors import TacitError
-from tacit.kernels import status
+
+# What each command is for. Its module, of the same name, is loaded on use, so that to list them takes no time.
+COMMANDS = {
+    "demo": "See it at work on real medical data, in about a minute.",
+    "schema": "Draft what is public about a table.",
+    "train": "Train a private model on a table.",
+    "regress": "Estimate coefficients with intervals that know the privacy noise.",
+    "summary": "Print the coefficients of a regression, at any level.",
+    "predict": "Predict new records, and say how sure that is.",
+    "account": "Say what a run cost, by every accountant.",
+    "audit": "Try to break the guarantee.",
+    "calibrate": "Find the noise, steps or sampling for a budget.",
+    "reproduce": "Make a table or a figure of a paper again.",
+    "report": "Make one page about a run.",
+    "release": "Publish a run with its privacy statement, or check one.",
+    "ledger": "Look at a ledger, verify it, print its head.",
+}
+
+
+class _LoadedOnUse(TyperGroup):
+    """The commands by name, each loaded when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        if name not in COMMANDS:
+            return None
+        module = import_module(f"tacit.commands.{name}")
+        if hasattr(module, "app"):
+            return typer.main.get_command(module.app)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        alone.command(name)(getattr(module, name))
+        return typer.main.get_command(alone)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
 
 app = typer.Typer(
+    cls=_LoadedOnUse,
     name="tacit",
     help="Private, Bayesian, uncertainty-aware training, and what it cost.",
     no_args_is_help=True,
@@ -38,23 +65,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command("demo")(demo.demo)
-app.command("schema")(schema.schema)
-app.command("train")(train.train)
-app.command("predict")(predict.predict)
-app.command("regress")(regress.regress)
-app.command("summary")(regress.summary)
-app.command("account")(account.account)
-app.command("audit")(audit.audit)
-app.command("calibrate")(calibrate.calibrate)
-app.command("reproduce")(reproduce.reproduce)
-app.command("report")(report.report)
-app.command("release")(release.release)
-app.add_typer(ledger.app, name="ledger")
 
 
 def _version(shown: bool) -> None:
     if shown:
+        from tacit.kernels import status
+
         typer.echo(f"tacit {__version__}\n{status()}")
         raise typer.Exit
 
@@ -77,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit code: 0, 1 (an audit found a fault, or an error), 2 (bad input), 130."""
     try:
-        return int(app(list(arguments), standalone_mode=False) or 0)
+        return int(app(list(arguments) or ["--help"], standalone_mode=False) or 0)
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("tacit: interrupted", err=True)
         return 130

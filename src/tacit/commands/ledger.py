@@ -9,7 +9,12 @@ from rich.table import Table
 from tacit.commands.output import console, print_json
 from tacit.ledger import PosteriorSample, event_to_json, read_ledger, verify_ledger
 
-app = typer.Typer(help="Look at a ledger, verify it, print its head.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Look at a ledger, verify it, print its head.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 Run = Annotated[Path, typer.Argument(help="A run's folder or a ledger file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

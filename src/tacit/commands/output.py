@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -10,9 +10,10 @@ from rich.table import Table as Shown
 from rich.text import Text
 
 from tacit.accountants import Guarantee, Refusal, attack_probability
-from tacit.reports.finite import finite
-from tacit.tables import Schema, Table
-from tacit.tables.encoding import unreadable_cells
+from tacit.storage.json_files import finite
+
+if TYPE_CHECKING:
+    from tacit.tables import Schema, Table
 
 console = Console(markup=False, emoji=False)  # names and files hold what they like: nothing printed is a command
 
@@ -22,8 +23,10 @@ def say(text: str, *, head: str = "", style: str = "") -> None:
     console.print(Text.assemble((head, "bold"), (text, style)), soft_wrap=True)
 
 
-def warn_of_unreadable(table: Table, schema: Schema, target: str, whose: str = "") -> None:
+def warn_of_unreadable(table: "Table", schema: "Schema", target: str, whose: str = "") -> None:
     """To the person who holds the table alone, and nowhere kept: the counts follow its records."""
+    from tacit.tables.encoding import unreadable_cells
+
     for name, count in unreadable_cells(table, schema, target).items():
         typer.echo(
             f"tacit: warning: {whose}{count:,} of {len(table):,} cells of the number column {name!r} are no numbers "

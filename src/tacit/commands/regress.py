@@ -1,18 +1,18 @@
-"""``tacit regress``: coefficients with intervals that cover; ``tacit summary``: those of a finished run."""
+"""``tacit regress``: coefficients of a table, with intervals that know the privacy noise."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.commands.output import console, print_json, say, warn_of_unreadable
+from tacit.commands.output import print_json, say, warn_of_unreadable
+from tacit.commands.summary import Contrast, Form, Json, Level, say_regression
 from tacit.errors import InputError
 from tacit.ledger import RegisteredLedger
 from tacit.ledger.registry import read_registry
 from tacit.regression.priors import Prior
 from tacit.regression.problem import RegressionProblem
-from tacit.regression.tables import TableFormat, table_text
 from tacit.runs import RunFolder
 from tacit.storage.files import is_there
 from tacit.storage.json_files import write_json
@@ -20,11 +20,6 @@ from tacit.tables import Schema, read_schema, read_table
 
 if TYPE_CHECKING:
     from tacit.regression.regression import Regression
-
-_LEVEL = Annotated[float, typer.Option(help="Of the credible intervals.")]
-_CONTRAST = Annotated[list[str] | None, typer.Option(help='A difference, as in "drug=yes - drug=no"; may be repeated.')]
-_FORMAT = Annotated[TableFormat, typer.Option("--format", help="How the table is printed.")]
-_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def regress(
@@ -41,19 +36,19 @@ def regress(
     exposure: Annotated[str | None, typer.Option(help="Time or people at risk, for counts.")] = None,
     interaction: Annotated[list[str] | None, typer.Option(help="Two columns as a:b; may be repeated.")] = None,
     prior: Annotated[str, typer.Option(help="flat, gaussian:SCALE or laplace:SCALE.")] = "flat",
-    level: _LEVEL = 0.95,
-    contrast: _CONTRAST = None,
+    level: Level = 0.95,
+    contrast: Contrast = None,
     delta: Annotated[float | None, typer.Option(help="Below 1/n; by default 1e-5, or less for large tables.")] = None,
     records: Annotated[int | None, typer.Option(help="About how many records there are, if that is public.")] = None,
     registry: Annotated[Path | None, typer.Option(help="The file that runs on this data enter themselves in.")] = None,
-    form: _FORMAT = "text",
+    form: Form = "text",
     plan: Annotated[
         bool, typer.Option("--plan", help="Spend nothing: what would --rows, --columns, --effect show?")
     ] = False,
     rows: Annotated[int | None, typer.Option(help="With --plan: the number of records.")] = None,
     columns: Annotated[int | None, typer.Option(help="With --plan: the number of covariates.")] = None,
     effect: Annotated[float, typer.Option(help="With --plan: of half a covariate's range.")] = 0.5,
-    json: _JSON = False,
+    json: Json = False,
 ) -> None:
     """Regress an outcome on the declared columns: estimates, intervals that know the privacy noise, and the cost."""
     if plan:
@@ -66,35 +61,7 @@ def regress(
     problem = _problem(declared, outcome, epsilon, delta, family, exposure, interaction or (), records)
     place = _registered(folder, schema, declared, registry)
     found = _run(folder, problem, data, place, chosen, tuple(contrast or ()), level)
-    _say(found, tuple(contrast or ()), level, form, as_json=json, out=folder.path)
-
-
-def summary(
-    run: Annotated[Path, typer.Argument(help="A finished run's folder.")],
-    level: _LEVEL = 0.95,
-    contrast: _CONTRAST = None,
-    form: _FORMAT = "text",
-    json: _JSON = False,
-) -> None:
-    """Print the coefficients of a regression at any level; of another run, why it has none."""
-    from tacit.regression.saved import read_regression
-    from tacit.runs import read_content
-    from tacit.runs.facts import COEFFICIENTS
-
-    facts = read_content(run).facts
-    if facts is not None and facts.task == COEFFICIENTS:
-        _say(read_regression(run), tuple(contrast or ()), level, form, as_json=json, out=run)
-        return
-    method = "its method" if facts is None or not facts.method else facts.method
-    why = (
-        f"the weights that {method} learned are no coefficients: every record was scaled to norm 1 before training, so "
-        "they are not effects of the columns, and draws of them are no confidence statements. For coefficients with "
-        "intervals: tacit regress"
-    )
-    if json:
-        print_json({"run": str(run), "coefficients": None, "why": why})
-    else:
-        say(f" has no coefficients to state: {why}", head=str(run))
+    say_regression(found, tuple(contrast or ()), level, form, as_json=json, out=folder.path)
 
 
 def _problem(
@@ -138,45 +105,6 @@ def _run(
         found = regress(problem, table, ledger, prior=prior)
         save_regression(folder, found, contrasts)
     return found
-
-
-def _say(
-    found: "Regression", contrasts: tuple[str, ...], level: float, form: TableFormat, *, as_json: bool, out: Path
-) -> None:
-    rows = found.coefficients(level)
-    differences = [row for text in contrasts for row in found.contrast(text, level)]
-    results = found.guarantees
-    if as_json:
-        print_json({
-            "out": str(out), "coefficients": [row.to_json() for row in rows],
-            "contrasts": [row.to_json() for row in differences], "family": found.problem.family.name,
-            "outcome": found.problem.outcome, "prior": str(found.prior), "references": found.problem.design.references,
-            "warnings": found.warnings, "guarantees": [result.to_json() for result in results],
-        })  # fmt: skip
-        return
-    typer.echo(table_text([*rows, *differences], found.problem.is_ratio, form))
-    if form == "text":
-        _say_beneath(found, out, results)
-
-
-def _say_beneath(found: "Regression", out: Path, results: Sequence[Any]) -> None:
-    from tacit.reports import headline
-
-    problem = found.problem
-    console.print()
-    references = ", ".join(f"{column} = {level}" for column, level in problem.design.references.items())
-    which = f"{problem.family.name} regression of {problem.outcome!r}, prior {found.prior}"
-    say(f": {which}." + (f" Reference levels: {references}." if references else ""), head="Model")
-    for sentence in found.warnings:
-        say(f": {sentence}", head="warning")
-    assert found.ledger is not None
-    best = headline(found.ledger, results).guarantee
-    if best is not None:
-        say(f": epsilon {best.epsilon:.3f} at delta {best.delta:g} ({best.accountant}, {best.unit}).", head="Privacy")
-        for sentence in best.assumptions:
-            say(f"  - {sentence}")
-    say(f" holds the draws, the ledger and run.json. Next: tacit summary {out} --level .9, tacit report {out}",
-        head=f"{out}/")  # fmt: skip
 
 
 def _plan(

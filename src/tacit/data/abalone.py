@@ -1,7 +1,7 @@
 """Abalone (UCI, 1995): the age of a shellfish from its size and weight, as unit-norm features with declared bounds.
 
 The bounds are round numbers chosen without the data; values outside count as the nearest bound, a sex that is not in
-``abalone.names`` as unknown, so no row can change the features of another (failure-modes F15).
+``abalone.names`` as unknown, so no row can change the features of another.
 """
 
 from pathlib import Path

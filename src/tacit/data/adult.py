@@ -1,7 +1,7 @@
 """Adult (UCI census income, 1994), as unit-norm features that use nothing but what its documentation declares.
 
 Levels are those of ``adult.names``; bounds and bins are round numbers chosen without the data. Levels and values
-outside them count as unknown or as the nearest bound, so no row can change the features of another (failure-modes F15).
+outside them count as unknown or as the nearest bound, so no row can change the features of another.
 """
 
 from dataclasses import dataclass

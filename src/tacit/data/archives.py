@@ -1,4 +1,4 @@
-"""Archives, unpacked without trust: a size cap, only members that are asked for, nothing outside (failure-modes F23).
+"""Archives, unpacked without trust: a size cap, only members that are asked for, nothing outside.
 
 Nothing is written while an archive is read: members come back as bytes, so that no name inside it, no link and no
 device can reach the disk. Whoever stores them chooses the names.

@@ -1,9 +1,9 @@
 """The ranks of a ``torchrun`` job as one value: who decides, who computes what, and how all of them hear of a failure.
 
 Rank 0 alone draws samples, adds noise and writes the ledger; what it draws is told to the others as row numbers, so
-that no key ever leaves a process (failure-modes F9). Drawn units are dealt out in blocks whose size does not depend on
-the number of ranks, and block sums are added in the order of the blocks: any number of ranks gives the same bits (F25).
-Everything that is exchanged has a size that all ranks know, also when a rank has nothing to do.
+that no key ever leaves a process. Drawn units are dealt out in blocks whose size does not depend on the number of
+ranks, and block sums are added in the order of the blocks: any number of ranks gives the same bits. Everything that is
+exchanged has a size that all ranks know, also when a rank has nothing to do.
 """
 
 import atexit
@@ -77,8 +77,8 @@ class Ranks:
             return numbers
         count = self._tell(torch.tensor([0 if numbers is None else len(numbers)]))
         found = torch.zeros(int(count), dtype=torch.int64) if numbers is None else torch.from_numpy(numbers).clone()
-        told: Indices = self._tell(found).numpy() if len(found) else found.numpy()
-        return told
+        rows: Indices = self._tell(found).numpy() if len(found) else found.numpy()
+        return rows
 
     def from_first(self, value: Any = None) -> Any:
         """Rank 0's JSON value, on every rank."""

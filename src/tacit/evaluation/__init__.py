@@ -1,8 +1,7 @@
 """How good: predictions on public data, whether the chains behind them agree, and the leakage check."""
 
-from tacit.evaluation.calibration import Reliability, reliability
+from tacit.evaluation.calibration import Reliability, draw_reliability, reliability
 from tacit.evaluation.convergence import Convergence, convergence
-from tacit.evaluation.figures import draw_reliability
 from tacit.evaluation.leakage import LeakageCheck, draw_leakage, leakage_check
 from tacit.evaluation.scores import (
     Coverage,

@@ -1,10 +1,13 @@
 """Calibration of class probabilities: does a confidence of 80 % mean right in 80 % of the cases?
 
-ECE = sum_m |B_m|/n |acc(B_m) - conf(B_m)| and MCE = max_m |acc(B_m) - conf(B_m)| over M equal bins (paper N, C.1).
+ECE = sum_m |B_m|/n |acc(B_m) - conf(B_m)| and MCE = max_m |acc(B_m) - conf(B_m)| over M equal bins (Zhang et al. 2021,
+C.1).
 """
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,3 +74,15 @@ def check_probabilities(probabilities: Tensor, labels: Tensor) -> None:
         raise InputError("probabilities must lie in [0, 1], found some outside or NaN")
     if int(labels.min()) < 0 or int(labels.max()) >= probabilities.shape[1]:
         raise InputError(f"labels must lie in 0 to {probabilities.shape[1] - 1}, found {int(labels.max())}")
+
+
+def draw_reliability(axes: Any, result: Reliability, title: str) -> None:
+    """A reliability diagram: accuracy against confidence, with the share of records in each bin beneath it."""
+    bins = len(result.counts)
+    centres = (np.arange(bins) + 0.5) / bins
+    share = (result.counts / result.counts.sum()).numpy()
+    axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="perfect")
+    axes.bar(centres, share, width=0.9 / bins, color="#c6d5e8", label="share of records")
+    axes.plot(result.confidences.numpy(), result.accuracies.numpy(), "o-", color="#1f5a99", label="accuracy")
+    axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", ylabel="accuracy", title=title)
+    axes.legend(loc="upper left", frameon=False)

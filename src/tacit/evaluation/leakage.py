@@ -1,4 +1,6 @@
-"""The leakage check of paper B, section 5.2: do members and held-out records look different to the trained model?
+"""The leakage check: do members and held-out records look different to the trained model?
+
+Triastcyn and Faltings 2020, section 5.2.
 
 Distances between gradients of members, and between those of held-out records, are compared by Welch's t-test (their
 means) and Levene's test (their spreads). A difference is a warning. That none is found proves nothing: it is no bound.
@@ -9,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import levene, ttest_ind
 
 from tacit.errors import InputError
 
@@ -46,6 +47,8 @@ def leakage_check(members: ArrayLike, held_out: ArrayLike) -> LeakageCheck:
         >>> leakage_check(rng.normal(1, 0.1, 500), rng.normal(2, 0.1, 500)).differs()
         True
     """
+    from scipy.stats import levene, ttest_ind  # half a second that other evaluations need not wait for
+
     try:
         one, other = (np.asarray(values, dtype=float).ravel() for values in (members, held_out))
     except (TypeError, ValueError) as error:
@@ -61,7 +64,7 @@ def leakage_check(members: ArrayLike, held_out: ArrayLike) -> LeakageCheck:
 
 
 def draw_leakage(axes: Any, check: LeakageCheck) -> None:
-    """The two histograms side by side (paper B, figure 2)."""
+    """The two histograms side by side (Triastcyn and Faltings, figure 2)."""
     bins = np.histogram_bin_edges(np.concatenate([check.members, check.held_out]), bins=40)
     axes.hist(check.members, bins, density=True, alpha=0.6, color="#1f5a99", label="members")
     axes.hist(check.held_out, bins, density=True, alpha=0.5, color="#c0392b", label="held out")

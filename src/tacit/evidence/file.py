@@ -45,7 +45,7 @@ def save_evidence(evidence: Evidence, path: str | Path) -> None:
 
 
 def load_evidence(path: str | Path) -> Evidence:
-    """Read evidence back; damaged or foreign files are refused. Safetensors hold numbers only (failure-modes F20)."""
+    """Read evidence back; damaged or foreign files are refused. Safetensors hold numbers only."""
     try:
         with safe_open(str(path), framework="np") as file:
             facts = file.metadata() or {}

@@ -2,8 +2,9 @@
 
 Sensitivity: a row x = [channels, positions] is clipped to norm 1. It adds x to the sum of rows, of norm at most 1, and
 sum_p x_p x_p^T to the second moment, whose Frobenius norm is at most its trace, |x|^2 <= 1. Both sums are groups of one
-Gaussian sum query on the full batch (paper G, section 2), divided by the declared number of records. The moment is
-taken around 0, as the mean is not known when a row is clipped; the released mean is subtracted afterwards, for nothing.
+Gaussian sum query on the full batch (McMahan et al. 2018, section 2), divided by the declared number of records. The
+moment is taken around 0, as the mean is not known when a row is clipped; the released mean is subtracted afterwards,
+for nothing.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """Per-record gradients, clipped and summed, without touching the user's model."""
 
 from tacit.gradients.before_the_run import refuse_batch_norm, replace_batch_norm, rounds_by_place, try_out
-from tacit.gradients.clipped_sum import ClippedSum, Strategy, clipped_sum, guard_of
+from tacit.gradients.clipped_sum import ClippedSum, Strategy, clipped_sum
+from tacit.gradients.computing import guard_of
 from tacit.gradients.distances import gradient_distances
 
 __all__ = [

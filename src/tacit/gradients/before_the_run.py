@@ -10,7 +10,8 @@ from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tacit.errors import LossesError, RecordMixingError, TacitError, check_count
-from tacit.gradients.clipped_sum import ClippedSum, Isolation, clipped_sum, guard_of
+from tacit.gradients.clipped_sum import ClippedSum, Isolation, clipped_sum
+from tacit.gradients.computing import guard_of
 from tacit.isolation import as_written, count_records, map_tensors, take_records
 from tacit.losses import Losses, ModelLosses
 from tacit.mechanisms import GaussianSumMechanism

@@ -58,12 +58,12 @@ def _run_backward(values: Tensor, run: ForwardPass, parts: "Parts", leaves: Mapp
         for index, use in enumerate(run.uses)
         if not use.is_end
     ]
-    each = torch.full_like(values, run.records / run.rows)
+    total = values.sum() * (run.records / run.rows)  # an output gradient given to autograd would make it import sympy
     asked: list[Any] = [run.uses[index].edge for index in ends]
     asked += [leaf for _, leaf in run.copies]
     asked += [leaf for leaf in leaves.values() if leaf.is_leaf]
     try:
-        found = torch.autograd.grad(values, asked, each, allow_unused=True, retain_graph=bool(run.derived))
+        found = torch.autograd.grad(total, asked, allow_unused=True, retain_graph=bool(run.derived))
     finally:
         for handle in handles:
             handle.remove()

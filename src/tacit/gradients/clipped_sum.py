@@ -1,38 +1,32 @@
-"""The clipped sum of a sample, in physical chunks of bounded memory. The chunking changes speed only (F3)."""
+"""The clipped sum of a sample, in physical chunks of bounded memory. The chunking changes speed only."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tacit.errors import InputError, LossesError
-from tacit.gradients.bookkeeping import Gradients, full_precision, gradients_of
-from tacit.gradients.by_record import gradient_of, is_fault_of_a_record, mean_gradient
-from tacit.gradients.forward import ForwardPass
+from tacit.gradients.bookkeeping import Gradients, full_precision
+from tacit.gradients.computing import Computing, guard_of, is_fault_of_a_record
 from tacit.gradients.record_gradients import Dense, records_a_stretch
 from tacit.isolation import (
-    Fill,
     Places,
     RecordGroup,
     SplitError,
     StateGuard,
     UncoveredError,
-    Watched,
-    as_written,
     count_records,
     map_tensors,
     no_reentrant_checkpoints,
     run_apart,
     take_records,
-    writes_into_fresh,
 )  # fmt: skip
-from tacit.isolation.batches import copy_records, tensors_of
-from tacit.losses import Losses, ModelLosses, check_one_loss_per_record
+from tacit.isolation.batches import copy_records
+from tacit.losses import Losses
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance, global_chance, seed_everything
 from tacit.types import Batch, Vectors
@@ -42,15 +36,6 @@ Isolation = Literal["records", "trusted"]
 
 _MANY = 8
 _AGAIN = 2  # records whose losses are computed again where a step has several calls
-_learned: "WeakKeyDictionary[Any, Learned]" = WeakKeyDictionary()
-
-
-@dataclass(slots=True)
-class Learned:
-    """Of some losses: whether they write data into tensors that they make, and how many rows they need."""
-
-    fresh: bool = False
-    fill: Fill = field(default_factory=Fill)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +215,7 @@ class _Summing:
         self._add(gradients, part.units[some], len(whole))
 
     def _add_alone(self, part: _Part, chance: RecordChance, places: Places) -> None:
-        """Units one after the other; one that makes the losses raise contributes zero (failure-modes F5)."""
+        """Units one after the other; one that makes the losses raise contributes zero (failure-modes.md, F5)."""
         self._watch(part, chance, alone=True)
         pieces = [row for batch in part.batches for row in _one_by_one(batch)]
         for place in places:
@@ -337,93 +322,3 @@ def _rows_of(places: Places, each: int) -> Places:
     if each == 1:
         return places
     return (places[:, None] * each + np.arange(each)).reshape(-1)
-
-
-class Computing:
-    """The user's losses at given parameters: many rows together, or one record alone."""
-
-    def __init__(self, losses: Losses, params: Mapping[str, Tensor]) -> None:
-        self._losses = losses
-        self.row_bytes = 0
-        self.learned = _learned.setdefault(losses, Learned())
-        self._own = isinstance(losses, ModelLosses) and losses.owns(params)
-        self.leaves = dict(params) if self._own else {n: p.detach().requires_grad_() for n, p in params.items()}
-        model = losses.model if isinstance(losses, ModelLosses) else None
-        self._guarded = [*params.values()] + ([] if model is None else [*model.parameters(), *model.buffers()])
-        if model is not None:
-            _refuse_backward_hooks(model)
-
-    def together(self, batch: Batch, rows: Places, records: int, chance: RecordChance) -> Gradients:
-        """The gradients of some rows of a batch, ``len(rows) / records`` in a row for each record."""
-        fresh = self.learned.fresh
-        shared = int.from_bytes(chance.key[:8], "little")
-        try:
-            return self._forward(batch, rows, records, chance, shared, fresh)
-        except Exception as error:
-            if fresh or not writes_into_fresh(error):
-                raise
-        found = self._forward(batch, rows, records, chance, shared, True)
-        self.learned.fresh = True
-        return found
-
-    def _forward(
-        self, batch: Batch, rows: Places, records: int, chance: RecordChance, shared: int, fresh: bool
-    ) -> Gradients:
-        seed_everything(shared)  # what Python and numpy draw is one value for all records of a step
-        copy = take_records(batch, torch.from_numpy(rows))  # losses may write into it, and may have to run again
-        private = [*tensors_of(copy), *tensors_of(batch)]
-        run = ForwardPass(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
-        found = gradients_of(run, self._call, copy, self.leaves)
-        held = sum(part.rows.nbytes for part in found.values() if isinstance(part, Dense))
-        self.row_bytes = max(self.row_bytes, (2 * run.bytes + held) // len(rows))  # activations and their gradients
-        return found
-
-    def losses_of(self, batch: Batch, chance: RecordChance, places: Places, *, alone: bool) -> object:
-        """The losses of some rows, or of one alone, to the last bit, or what they raise."""
-        places = places if alone else self.learned.fill(places)
-        rows, chance = take_records(batch, torch.from_numpy(places)), chance.take(places)
-        seed_everything(int(chance.seeds[0]) if alone else int.from_bytes(chance.key[:8], "little"))
-        run = ForwardPass(self.leaves, self._guarded, len(places), len(places), chance, any_rows=True)
-        try:
-            with torch.no_grad(), as_written():
-                if not alone:
-                    return run.run(self._call, rows).cpu().numpy().tobytes()
-                with Watched(self._guarded):
-                    return self._call(rows).cpu().numpy().tobytes()
-        except LossesError:
-            raise
-        except (Exception, SplitError) as error:
-            return type(error)
-
-    def alone(self, rows: Sequence[Batch], seeds: Sequence[int]) -> Vectors:
-        return mean_gradient(self._call, self.leaves, rows, seeds, Watched(self._guarded))
-
-    def trusted(self, batch: Batch, each: int) -> Iterator[Vectors]:
-        """The mean gradient of every ``each`` rows in turn, from one forward pass."""
-        with torch.enable_grad(), as_written(), Watched(self._guarded):
-            values = self._call(batch)
-        check_one_loss_per_record(values, count_records(batch))
-        for unit in values.view(-1, each).mean(1):
-            yield gradient_of(unit, self.leaves)
-
-    def _call(self, batch: Batch) -> Tensor:
-        if self._own and isinstance(self._losses, ModelLosses):
-            return self._losses.user_losses(self._losses.model, batch)  # as it is: nothing to swap
-        return self._losses(self.leaves, batch)
-
-
-def guard_of(losses: Losses) -> StateGuard:
-    """Around everything that the losses can reach by name."""
-    if isinstance(losses, ModelLosses):
-        return StateGuard(model=losses.model, losses=losses.user_losses)
-    return StateGuard(losses=losses)
-
-
-def _refuse_backward_hooks(model: torch.nn.Module) -> None:
-    """Gradients of activations do not pass through modules here: a hook on them would be skipped without a word."""
-    for name, module in model.named_modules():
-        if module._backward_hooks or module._backward_pre_hooks:
-            raise InputError(f"layer {name or 'model'} has a backward hook, which private gradients pass by; remove it")
-    for name, parameter in model.named_parameters():
-        if parameter._backward_hooks:
-            raise InputError(f"parameter {name} has a gradient hook, which private gradients pass by; remove it")

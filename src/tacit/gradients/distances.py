@@ -1,4 +1,4 @@
-"""Distances between the gradients of pairs of records, for the leakage check of paper B, section 5.2. Private."""
+"""Distances between the gradients of pairs of records, for ``tacit.evaluation.leakage``. Private."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError
-from tacit.gradients.clipped_sum import Computing
+from tacit.gradients.computing import Computing
 from tacit.isolation.apart import Places, run_apart
 from tacit.isolation.batches import count_records, take_records
 from tacit.losses import Losses

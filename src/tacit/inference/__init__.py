@@ -1,20 +1,20 @@
 """Bayesian methods on released sums. They import no privacy code: private by construction (design, rule 1)."""
 
-from tacit.inference.bayes_by_backprop import bayes_by_backprop
+from tacit.errors import former_names
 from tacit.inference.bounded_posteriors import BoundedBernoulli, BoundedLogistic, BoundedPosterior
-from tacit.inference.descent import Adam, Descent, PlainDescent
+from tacit.inference.descent import AdamDescent, Descent, PlainDescent
 from tacit.inference.gaussian_families import FullRank, GaussianFamily, MeanField
-from tacit.inference.langevin import stable_logistic_step
 from tacit.inference.mc_dropout import MCDropout
 from tacit.inference.method import INFERENCE_METHODS, FollowsPlannedNoise, InferenceMethod, MakesPosterior, Tempered
 from tacit.inference.priors import FlatPrior, GaussianPrior, LaplacePrior, Prior, ScaleMixturePrior
-from tacit.inference.psgld import PSGLD
+from tacit.inference.samplers.langevin import stable_logistic_step
+from tacit.inference.samplers.psgld import PSGLD
+from tacit.inference.samplers.sghmc import SGHMC
+from tacit.inference.samplers.sgld import SGLD, sgd_from_sgld, sgld_from_sgd, sgld_noise_multiplier
+from tacit.inference.samplers.sgnht import SGNHT
 from tacit.inference.sgd import SGD
-from tacit.inference.sghmc import SGHMC
-from tacit.inference.sgld import SGLD, sgd_from_sgld, sgld_from_sgd, sgld_noise_multiplier
-from tacit.inference.sgnht import SGNHT
 from tacit.inference.step_sizes import CyclicalStep, DecreasingStep, FixedStep, PolynomialStep, StepSize
-from tacit.inference.variational import VariationalInference
+from tacit.inference.variational import VariationalInference, bayes_by_backprop
 
 __all__ = [
     "INFERENCE_METHODS",
@@ -23,7 +23,7 @@ __all__ = [
     "SGHMC",
     "SGLD",
     "SGNHT",
-    "Adam",
+    "AdamDescent",
     "BoundedBernoulli",
     "BoundedLogistic",
     "BoundedPosterior",
@@ -54,3 +54,5 @@ __all__ = [
     "sgld_noise_multiplier",
     "stable_logistic_step",
 ]
+
+__getattr__ = former_names(__name__, {"Adam": "AdamDescent"})

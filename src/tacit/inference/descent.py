@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tacit.errors import InputError, check_positive
+from tacit.errors import check_fraction, check_positive
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.types import Vectors
 
@@ -38,7 +38,7 @@ class PlainDescent:
 
     def __post_init__(self) -> None:
         as_step_size(self.learning_rate, "learning_rate")
-        check_decay("momentum", self.momentum)
+        check_fraction("momentum", self.momentum)
 
     def init(self, params: Mapping[str, Tensor]) -> Moments:
         return Moments({name: torch.zeros_like(value) for name, value in params.items()} if self.momentum else {})
@@ -54,7 +54,7 @@ class PlainDescent:
 
 
 @dataclass(frozen=True, slots=True)
-class Adam:
+class AdamDescent:
     """Kingma and Ba 2015. Under noise the second moment is mostly the noise's, so that steps are nearly even."""
 
     learning_rate: float | StepSize = 0.01
@@ -64,8 +64,8 @@ class Adam:
 
     def __post_init__(self) -> None:
         as_step_size(self.learning_rate, "learning_rate")
-        check_decay("decay", self.decay)
-        check_decay("square_decay", self.square_decay)
+        check_fraction("decay", self.decay)
+        check_fraction("square_decay", self.square_decay)
         check_positive("floor", self.floor)
 
     def init(self, params: Mapping[str, Tensor]) -> Moments:
@@ -91,8 +91,3 @@ def averaged(average: Mapping[str, Tensor], new: Mapping[str, Tensor], keep: flo
     """The running average of iterates after this step; at first little is kept, so that the start is soon forgotten."""
     keep = min(keep, (step + 1) / (step + 10))
     return {name: keep * old + (1 - keep) * new[name] for name, old in average.items()}
-
-
-def check_decay(name: str, value: float) -> None:
-    if not (isinstance(value, int | float) and 0 <= value < 1):
-        raise InputError(f"{name} must lie in [0, 1), found {value!r}")

@@ -52,7 +52,7 @@ class MeanField:
         return {name: m + softplus(spread[name]) * noise[name] for name, m in mean.items()}
 
     def pull(self, spread: Vectors, noise: Vectors, gradient: Mapping[str, Tensor]) -> Vectors:
-        # paper N, equation 6: dL/drho = dL/dw e / (1 + exp(-rho))
+        # Zhang et al. 2021, equation 6: dL/drho = dL/dw e / (1 + exp(-rho))
         return {name: gradient[name] * noise[name] * torch.sigmoid(rho) for name, rho in spread.items()}
 
     def divergence_gradient(

@@ -2,8 +2,8 @@
 
 Training is descent on losses in which every record has its own masks; the clip bounds a record's gradient whatever its
 masks are. The engine draws them from the secure source (``training/private_sum``), because a mask that can be foreseen
-would tell where in the batch a record lies. Weight decay is the prior of paper N's equation 10: with keep probability
-p, length scale l and precision tau, GaussianPrior(sqrt(tau / p) / l).
+would tell where in the batch a record lies. Weight decay is the prior of Zhang et al. 2021's equation 10: with keep
+probability p, length scale l and precision tau, GaussianPrior(sqrt(tau / p) / l).
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from typing import final
 
 from torch import Tensor, nn
 
-from tacit.errors import InputError, check_count
-from tacit.inference.descent import Descent, Moments, PlainDescent, averaged, check_decay
+from tacit.errors import InputError, check_count, check_fraction
+from tacit.inference.descent import Descent, Moments, PlainDescent, averaged
 from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.losses import ModelLosses, UserLosses
@@ -61,7 +61,7 @@ class MCDropout:
             check_count("dataset_size", self.dataset_size)
         elif not isinstance(self.prior, FlatPrior):
             raise InputError("a prior is weighed against the data: dataset_size must be declared")
-        check_decay("average", self.average)
+        check_fraction("average", self.average)
 
     @cached_property
     def losses(self) -> ModelLosses:

@@ -1,4 +1,4 @@
-"""What every inference method is: a start, losses that see data, a wish for noise, and a step that does not."""
+"""What every inference method is: a start, losses that see data, the noise it asks for, and a step without data."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
@@ -26,7 +26,7 @@ class InferenceMethod(Protocol[State]):
         """The parameters at which the next gradient is taken."""
 
     def noise_stddev(self, step: int, denominator: float) -> float | None:
-        """The noise that the method wants on the *sum* of gradients; None takes the plan's."""
+        """The noise standard deviation, on the *sum* of gradients, that the method asks for; None takes the plan's."""
 
     def step(self, state: State, mean_gradient: Mapping[str, Tensor]) -> State:
         """Move on, given the noisy sum over the denominator. Prior gradients are added here: they need no data."""
@@ -34,12 +34,12 @@ class InferenceMethod(Protocol[State]):
 
 @runtime_checkable
 class FollowsPlannedNoise(Protocol):
-    """A method whose dynamics follow the plan's noise, a public number that it is told before the run."""
+    """A method whose dynamics follow the plan's noise, a public number that it gets before the run."""
 
     @property
     def noise(self) -> Literal["asked", "planned"]: ...
 
-    def told(self, mean_noise: Mapping[str, float]) -> Self:
+    def with_mean_noise(self, mean_noise: Mapping[str, float]) -> Self:
         """The same method, knowing the noise on each coordinate of each vector's mean gradient."""
 
 

@@ -28,7 +28,7 @@ class SGDState:
 class SGD:
     """w <- w - eta (mean gradient + r'(w) / n), optionally with momentum.
 
-    ``dataset_size`` is needed only with a prior, which is weighed against n records (paper N, D.1).
+    ``dataset_size`` is needed only with a prior, which is weighed against n records (Zhang et al. 2021, D.1).
     """
 
     model: nn.Module

@@ -27,7 +27,7 @@ class FixedStep:
 
 @dataclass(frozen=True, slots=True)
 class DecreasingStep:
-    """eta_t = eta_1 t^(-1/3), the schedule of paper M, theorem 3.
+    """eta_t = eta_1 t^(-1/3), the schedule of Li et al. 2019, theorem 3.
 
     Example:
         >>> DecreasingStep(0.8).at(7)

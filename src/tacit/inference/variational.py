@@ -6,11 +6,11 @@ prior and the entropy need no data at all. So everything after G is post-process
 
     d/dmean = G + dKL/dmean / n          d/dspread = (dw/dspread)^T G + dKL/dspread / n
 
-Jalko et al. 2016 (DPVI) and paper N (DP-BBP) clip the gradient of mean and spread *together* and add noise to both
-halves. The second half is a function of the first and of e, so their noisy pair says no more about a record than G
-does, and here only half of the coordinates get noise (aligned gradients; Jalko, Prediger, Honkela and Kaski). A
-record's joint norm is |G| weighed by 1 + (e s'(rho))^2 in every coordinate: for standard deviations below 0.1 within
-about one percent of |G|, so the same clip norms fit.
+Jalko et al. 2016 (DPVI) and Zhang et al. (the DP-BNN paper) clip the gradient of mean and spread *together* and add
+noise to both halves. The second half is a function of the first and of e, so their noisy pair says no more about a
+record than G does, and here only half of the coordinates get noise (aligned gradients; Jalko, Prediger, Honkela and
+Kaski). A record's joint norm is |G| weighed by 1 + (e s'(rho))^2 in every coordinate: for standard deviations below 0.1
+within about one percent of |G|, so the same clip norms fit.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,15 +20,19 @@ from typing import final
 
 from torch import Tensor, nn
 
-from tacit.errors import check_count, check_positive
-from tacit.inference.descent import Adam, Descent, Moments, averaged, check_decay
+from tacit.errors import check_count, check_fraction, check_positive
+from tacit.inference.descent import AdamDescent, Descent, Moments, PlainDescent, averaged
 from tacit.inference.gaussian_families import FullRank, GaussianFamily, MeanField
 from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, GaussianPrior, Prior
+from tacit.inference.step_sizes import StepSize
 from tacit.losses import ModelLosses, UserLosses
 from tacit.posteriors import GaussianPosterior
 from tacit.posteriors.normals import standard_normals
 from tacit.types import Vectors
+
+_MEAN, _SPREAD = "mean.", "spread."
+_DP_BNN_PRIOR = GaussianPrior(0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class VariationalInference:
         dataset_size: n, the declared number of records: prior and entropy are weighed against it.
         prior: its expectation is taken in closed form where it has one, else at the draw.
         family: MeanField(), or FullRank() for models of few parameters.
-        descent: what becomes of the gradients, Adam or PlainDescent, on the scale of the mean loss.
+        descent: what becomes of the gradients, AdamDescent or PlainDescent, on the scale of the mean loss.
         initial_stddev: of every weight.
         temperature: weight of KL(q | prior); below 1 the posterior is colder than Bayes' rule says.
         average: how much of the running average of iterates is kept at each step; 0 takes the last one. Averaging
@@ -75,7 +79,7 @@ class VariationalInference:
     dataset_size: int
     prior: Prior = field(default_factory=lambda: GaussianPrior(1.0))
     family: GaussianFamily = field(default_factory=MeanField)
-    descent: Descent = field(default_factory=Adam)
+    descent: Descent = field(default_factory=AdamDescent)
     initial_stddev: float = 0.05
     temperature: float = 1.0
     average: float = 0.0
@@ -85,7 +89,7 @@ class VariationalInference:
         check_count("dataset_size", self.dataset_size)
         check_positive("initial_stddev", self.initial_stddev)
         check_positive("temperature", self.temperature)
-        check_decay("average", self.average)
+        check_fraction("average", self.average)
 
     @cached_property
     def losses(self) -> ModelLosses:
@@ -129,9 +133,6 @@ class VariationalInference:
         )
 
 
-_MEAN, _SPREAD = "mean.", "spread."
-
-
 def _join(mean: Mapping[str, Tensor], spread: Mapping[str, Tensor]) -> Vectors:
     """Both halves as one set of vectors, for a descent that knows no halves."""
     return {_MEAN + name: value for name, value in mean.items()} | {
@@ -145,9 +146,39 @@ def _part(both: Mapping[str, Tensor], half: str) -> Vectors:
 
 def _example(family: GaussianFamily) -> Callable[[nn.Module, UserLosses], VariationalInference]:
     return lambda model, losses: VariationalInference(
-        model, losses, 10_000, FlatPrior(), family, Adam(0.05), average=0.95
+        model, losses, 10_000, FlatPrior(), family, AdamDescent(0.05), average=0.95
+    )
+
+
+def bayes_by_backprop(
+    model: nn.Module,
+    losses: UserLosses,
+    *,
+    dataset_size: int,
+    learning_rate: float | StepSize = 0.25,
+    prior: Prior = _DP_BNN_PRIOR,
+    initial_stddev: float = 0.02,
+    momentum: float = 0.0,
+    temperature: float = 1.0,
+    average: float = 0.0,
+    seed: int = 0,
+) -> VariationalInference:
+    """Bayes by Backprop (Blundell et al. 2015): a standard deviation for every weight, by stochastic gradient descent.
+
+    It is mean-field variational inference, as the DP-BNN paper (B.1) writes it: w = mu + log(1 + exp(rho)) e, and the
+    descent of its equation 7 on (mu, rho). One draw of w per step, shared by all records: every further draw would be
+    one more release. The arguments are those of :class:`VariationalInference`, the default rate and prior the paper's
+    (C.1). It clips the gradient at the drawn weights, where the paper clips those of mu and rho together; this file's
+    first lines say why that is the same privacy for less noise.
+    """
+    descent: Descent = PlainDescent(learning_rate, momentum)
+    return VariationalInference(
+        model, losses, dataset_size, prior, MeanField(), descent, initial_stddev, temperature, average, seed
     )
 
 
 INFERENCE_METHODS["mean-field variational inference"] = _example(MeanField())
 INFERENCE_METHODS["full-rank variational inference"] = _example(FullRank())
+INFERENCE_METHODS["bayes by backprop"] = lambda model, losses: bayes_by_backprop(
+    model, losses, dataset_size=10_000, learning_rate=0.1
+)

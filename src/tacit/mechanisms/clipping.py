@@ -18,7 +18,7 @@ from tacit.mechanisms.groups import VectorGroup, clip_norms_by_dimension
 Shapes = Mapping[str, torch.Size]
 RuleName = Literal["clip", "normalise"]
 
-# Rounding a scaled float32 vector can lengthen it by about 1e-7; factors are shrunk by more than that (F6).
+# Rounding a scaled float32 vector can lengthen it by about 1e-7; factors are shrunk by more than that.
 SHRINK = 1.0 - 1e-6
 # Below this norm squares of a float32 vector's entries vanish, hence so does its measured norm: normalising it would
 # lengthen what is left of it without bound.
@@ -75,7 +75,8 @@ class ClipRecords:
 class ClipLayers:
     """Per-layer clipping: the vectors of one module form a group, and the groups' norms add up to ``norm``.
 
-    ``allocation="equal"`` gives each of the m layers norm/sqrt(m), ``"dimension"`` gives S* sqrt(d_g / D) (paper G).
+    ``allocation="equal"`` gives each of the m layers norm/sqrt(m), ``"dimension"`` gives S* sqrt(d_g / D) (McMahan et
+    al. 2018).
     """
 
     norm: float

@@ -24,7 +24,7 @@ from tacit.types import Vectors
 
 _NOTHING = torch.zeros((), dtype=torch.float64)
 UNCLIPPED = "#unclipped"  # no parameter can have this name
-# What floating point may add to a record's share of the sum, relative to its clip norm (failure-modes F6, docs/maths.md
+# What floating point may add to a record's share of the sum, relative to its clip norm (docs/maths.md
 # section 11): 4e-4 where its share is formed by other products than its norm, 3.1e-5 in the norm itself, 4.9e-4 where
 # records are added up in float32, and the rest for clip factors and sums in float64. It is charged: noise is relative
 # to it.
@@ -82,13 +82,6 @@ class GaussianSumMechanism:
             noise = self.clipping.count_noise
             queries.append(GaussianSumQuery(_COUNT_BOUND, noise, 0.0, self.multiplicity, UNCLIPPED))
         return tuple(queries)
-
-    @property
-    def flat_clip_norm(self) -> float | None:
-        """The bound on a record's whole gradient, if that is all there is to clipping."""
-        if len(self.groups) > 1 or self.groups[0].scales is not None or self.clipping.rule != "clip":
-            return None
-        return None if isinstance(self.clipping, AdaptiveClip) else self.groups[0].clip_norm * self.norm
 
     def factors(self, squared_norms: Tensor) -> Tensor:
         """The factor of each record for each vector.

@@ -1,4 +1,4 @@
-"""Strict numerics: contributions on an integer grid, summed exactly, with discrete Gaussian noise (failure-modes F19).
+"""Strict numerics: contributions on an integer grid, summed exactly, with discrete Gaussian noise.
 
 Sensitivity, in exact arithmetic: a coordinate is rounded *toward zero* to a multiple of the step, which never lengthens
 a vector, and the squared length of the whole numbers is then checked against (S / step)^2 as a whole number. A record

@@ -1,4 +1,7 @@
-"""Groups of vectors (paper G, sections 2 and 4): which vectors are clipped together, and how noise is shared out."""
+"""Groups of vectors: which vectors are clipped together, and how noise is shared out.
+
+McMahan et al. 2018, sections 2 and 4.
+"""
 
 import math
 from collections.abc import Sequence
@@ -60,7 +63,7 @@ def noise_by_dimension(multiplier: float, clip_norms: Sequence[float], dimension
 
 
 def clip_norms_by_dimension(clip_norm: float, dimensions: Sequence[int]) -> list[float]:
-    """S_g = S* sqrt(d_g / D), so that the squares add up to S*^2 (paper G prints the ratio inverted)."""
+    """S_g = S* sqrt(d_g / D), so that the squares add up to S*^2 (McMahan et al. 2018 prints the ratio inverted)."""
     check_positive("clip_norm", clip_norm)
     total = _total(dimensions, dimensions)
     return [clip_norm * math.sqrt(dimension / total) for dimension in dimensions]
@@ -69,7 +72,7 @@ def clip_norms_by_dimension(clip_norm: float, dimensions: Sequence[int]) -> list
 def joint_clip(norms: Sequence[float], scales: Sequence[float], clip_norm: float) -> tuple[float, list[float]]:
     """What joint clipping does to vectors of the given norms: the scaled joint norm, and the norms after the clip.
 
-    Paper G, section 2: divide v_j by alpha_j, clip the concatenation to S, multiply back.
+    McMahan et al. 2018, section 2: divide v_j by alpha_j, clip the concatenation to S, multiply back.
 
     Example:
         >>> joint_clip([3.0, 100.0], [1, 100], 5.0)[1]

@@ -16,7 +16,8 @@ class GaussianNoise:
         multiplier: z, the noise over the sensitivity of *all* groups released together. Whatever the groups, the
             release is accounted with exactly this number.
         stddev: the standard deviation on each coordinate of the sum; for a single group.
-        allocation: how several groups share the noise out, "proportional" or "dimension" (paper G, section 4).
+        allocation: how several groups share the noise out, "proportional" or "dimension"
+            (McMahan et al. 2018, section 4).
 
     Example:
         >>> GaussianNoise(multiplier=1.1).allocate([2.0], [10])
@@ -53,7 +54,7 @@ class GaussianNoise:
     def leave_room_for(self, noise_multiplier: float) -> "GaussianNoise":
         """The noise that, released together with a query of this multiplier, still gives ours.
 
-        1/z^2 = 1/z_rest^2 + 1/z_other^2 (paper G, section 3).
+        1/z^2 = 1/z_rest^2 + 1/z_other^2 (McMahan et al. 2018, section 3).
         """
         if self.multiplier is None:
             return self

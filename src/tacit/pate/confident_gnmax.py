@@ -1,4 +1,4 @@
-"""Confident-GNMax (Papernot et al. 2018; paper M, section 4.2): answer only where the teachers clearly agree.
+"""Confident-GNMax (Papernot et al. 2018; Li et al. 2019, section 4.2): answer only where the teachers clearly agree.
 
 For each public input: if max_j n_j + N(0, sigma_1^2) >= threshold, release argmax_j (n_j + N(0, sigma_2^2)).
 

@@ -98,7 +98,7 @@ LOADERS: dict[str, Callable[[Vectors, Mapping[str, str]], Posterior]] = {
 
 
 def load_posterior(path: str | Path) -> Posterior:
-    """Read a posterior back. Safetensors hold numbers only, so a hostile file cannot run code (failure-modes F20)."""
+    """Read a posterior back. Safetensors hold numbers only, so a hostile file cannot run code."""
     try:
         with safe_open(str(path), framework="pt") as file:
             facts = file.metadata() or {}

@@ -18,11 +18,11 @@ from tacit.likelihoods import (
     Bernoulli,
     Categorical,
     Gaussian,
+    GaussianMixture,
     HeteroscedasticGaussian,
     LearnedGaussian,
     Likelihood,
     Poisson,
-    ScaleMixture,
 )
 from tacit.posteriors.dropout import DropoutPosterior
 from tacit.posteriors.posterior import Posterior
@@ -30,7 +30,7 @@ from tacit.posteriors.regression import RegressionPrediction, check_levels, summ
 from tacit.types import Vectors
 
 Link = Literal["softmax", "sigmoid"]
-Numbers = Gaussian | ScaleMixture | LearnedGaussian | HeteroscedasticGaussian | Poisson
+Numbers = Gaussian | GaussianMixture | LearnedGaussian | HeteroscedasticGaussian | Poisson
 DEFAULT_LEVELS = (0.025, 0.5, 0.975)
 
 

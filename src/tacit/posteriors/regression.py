@@ -19,8 +19,8 @@ class RegressionPrediction:
     Args:
         mean: [inputs], of the mixture over draws.
         data_uncertainty: [inputs], the mean over draws of the predicted variances: noise that no knowledge removes.
-        posterior_uncertainty: [inputs], the variance over draws of the predicted means (paper N, C.2, with draws - 1
-            below); 0 for a point.
+        posterior_uncertainty: [inputs], the variance over draws of the predicted means (Zhang et al. 2021, C.2, with
+            draws - 1 below); 0 for a point.
         quantiles: [inputs, levels], exact quantiles of the mixture.
         levels: which ones.
     """

@@ -35,7 +35,7 @@ class Randomness:
     the same seed see the same draws (failure-modes, first paragraph).
 
     A secure source takes a fresh 256-bit key from the operating system in every process, after every fork too, and
-    refuses to be copied or pickled: a key must never reach a checkpoint (F9).
+    refuses to be copied or pickled: a key must never reach a checkpoint.
 
     Example:
         >>> noise = Randomness.seeded(1).normals(4)

@@ -7,7 +7,7 @@ about a sampler that only comes close never opens it (failure-modes F16).
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tacit.accountants import Budget, Guarantee, Refusal, guarantees
+from tacit.accountants import Budget, Guarantee, Refusal, best_bound, guarantees
 from tacit.errors import InputError, RefusedError
 from tacit.ledger import Ledger, PosteriorSample
 from tacit.release.artefacts import DERIVED, is_derived
@@ -40,11 +40,11 @@ def check_ledger_facts(ledger: Ledger) -> None:
 
 def headline(results: Sequence[Guarantee | Refusal]) -> Guarantee:
     """The smallest of the rigorous worst-case bounds; approximations and other notions do not count."""
-    bounds = [one for one in results if isinstance(one, Guarantee) and one.is_bound and one.notion == "dp"]
-    if not bounds:
+    best = best_bound(results)
+    if best is None:
         reasons = "; ".join(f"{one.accountant}: {one.reason}" for one in results if isinstance(one, Refusal))
         raise RefusedError(f"no accountant has a rigorous bound for this ledger ({reasons or 'approximations only'})")
-    return min(bounds, key=lambda one: one.epsilon)
+    return best
 
 
 def check_budget(ledger: Ledger, asked: Budget) -> tuple[Guarantee, list[Guarantee | Refusal]]:

@@ -7,7 +7,7 @@ from typing import Any
 from tacit.accountants import Budget, Guarantee, Refusal, attack_probability, guarantees
 from tacit.ledger import Charge, Head, Ledger
 from tacit.release.gate import headline
-from tacit.reports.finite import finite
+from tacit.storage.json_files import finite
 
 FORMAT = 1
 PRIVATE_NUMBERS = (

@@ -1,9 +1,8 @@
 """Pictures and pages for people who would rather look than read."""
 
 from tacit.reports.content import Headline, Report
-from tacit.reports.evidence import draw_evidence
 from tacit.reports.formats import render
-from tacit.reports.privacy import draw_privacy
+from tacit.reports.plots import draw_evidence, draw_privacy
 from tacit.reports.report import make_report
 from tacit.reports.sections.promise import headline
 

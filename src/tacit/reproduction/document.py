@@ -50,9 +50,9 @@ def _item(item: Item, results: list[dict[str, Any]]) -> Iterator[str]:
     yield "\n".join([_HEAD, *(f"| {' | '.join(row.cells)} |" for row in rows)])
     if missing:
         yield f"Not measured: {_shortened(missing)}."
-    told = [*reasons(rows), *_notes(results)]
-    if told:
-        yield "\n".join(f"- {sentence}" for sentence in told)
+    sentences = [*reasons(rows), *_notes(results)]
+    if sentences:
+        yield "\n".join(f"- {sentence}" for sentence in sentences)
 
 
 def reasons(results: Iterable[Result]) -> list[str]:

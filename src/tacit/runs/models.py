@@ -10,7 +10,7 @@ from tacit.inference import (
     SGD,
     SGHMC,
     SGLD,
-    Adam,
+    AdamDescent,
     GaussianPrior,
     InferenceMethod,
     MCDropout,
@@ -64,7 +64,7 @@ def inference_method(problem: Problem, model: nn.Module) -> InferenceMethod[Any]
             )  # fmt: skip
         case "vi":
             return VariationalInference(
-                model, likelihood, n, prior, descent=Adam(rate), initial_stddev=0.1, average=average
+                model, likelihood, n, prior, descent=AdamDescent(rate), initial_stddev=0.1, average=average
             )
         case "dropout":
             return MCDropout(model, likelihood, PlainDescent(rate), prior, n, draws=settings.draws, average=average)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tacit.errors import InputError
-from tacit.likelihoods import ScaleMixture
+from tacit.likelihoods import GaussianMixture
 from tacit.posteriors import Posterior, Prediction, RegressionPrediction, load_posterior, predict
 from tacit.runs.facts import Spread
 from tacit.runs.folder import RunFolder
@@ -37,7 +37,7 @@ class Predictor:
     def numbers(self, inputs: Floats) -> RegressionPrediction:
         """On the target's own scale."""
         spread = self.spread
-        learned = likelihood_of(self.problem) if spread is None else ScaleMixture(spread.stddevs, spread.weights)
+        learned = likelihood_of(self.problem) if spread is None else GaussianMixture(spread.stddevs, spread.weights)
         found = self._predict(inputs, learned)
         assert isinstance(found, RegressionPrediction)
         middle, half = target_scale(self.problem.schema, self.problem.target)

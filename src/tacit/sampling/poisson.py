@@ -18,7 +18,7 @@ class PoissonSampling:
     """Each unit is drawn with ``probability``; sums are divided by the declared ``expected_size``.
 
     The expected size is declared, not computed: the real number of units is secret under add/remove, and dividing by
-    it, or by the size of the drawn sample, leaks it (failure-modes F1).
+    it, or by the size of the drawn sample, leaks it (failure-modes.md, F1).
 
     Example:
         >>> PoissonSampling(probability=0.01, expected_size=600).denominator

@@ -1,4 +1,6 @@
-"""Whose presence is protected: a record, a microbatch of records, or a user with all their rows (paper G, table 1).
+"""Whose presence is protected: a record, a microbatch of records, or a user with all their rows.
+
+McMahan et al. 2018, table 1.
 
 A unit of privacy says how many units a policy may draw from, and which rows each *clipped vector* is the mean of.
 """

@@ -92,9 +92,6 @@ class Fields:
     def part(self, name: str) -> "Fields | None":
         return None if self.value(name) is None else Fields(f"{self.where}: {name}", self.value(name))
 
-    def needed_part(self, name: str) -> "Fields":
-        return Fields(f"{self.where}: {name}", self.value(name))
-
     def parts(self, name: str) -> "tuple[Fields, ...]":
         return tuple(Fields(f"{self.where}: {name}", item) for item in self._list(name))
 
@@ -138,3 +135,21 @@ def read_json(path: Path, known: int) -> Fields | None:
 
 def write_json(path: Path, facts: dict[str, Any]) -> None:
     replace_file(path, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def finite(value: Any) -> Any:
+    """The same value with null in place of what is infinite or no number: every parser of JSON reads that.
+
+    Example:
+        >>> finite({"epsilon": float("inf"), "bracket": (0.5, 1.0)})
+        {'epsilon': None, 'bracket': [0.5, 1.0]}
+    """
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {name: finite(item) for name, item in value.items()}
+        case list() | tuple():
+            return [finite(item) for item in value]
+        case _:
+            return value

@@ -6,7 +6,7 @@ output, what a private model can learn is governed by one number:
     SNR = n mu / (C sqrt(d))        the signal of n clipped gradients over the noise that hides one of them
 
 Noise accumulates with (learning rate x steps) whatever the steps are, so that product is what SNR decides. Nothing here
-looks at a record, and nothing is tried out on private data: tuning would have to be charged (failure-modes F14).
+looks at a record, and nothing is tried out on private data: tuning would have to be charged (failure-modes.md, F14).
 docs/tables.md has the measurements behind the constants.
 """
 

@@ -1,6 +1,6 @@
 """A schema: all that would otherwise be learned from private records, declared in a file that a person can edit.
 
-Bounds, levels, classes and the number of records leak if they are taken from the data (failure-modes F15). They are
+Bounds, levels, classes and the number of records leak if they are taken from the data (failure-modes.md, F15). They are
 public knowledge more often than not: an age lies between 0 and 120 whoever is in the table.
 """
 

@@ -90,7 +90,7 @@ class Items:
         return grouped(found)
 
     def _one_or_none(self, row: int, seed: int) -> Batch | Exception:
-        """A record, or why it could not be made: then it contributes nothing, and the others count (F5)."""
+        """A record, or why it could not be made: then it contributes nothing, and the others count."""
         try:
             return self._one(row, seed)
         except InputError:

@@ -1,5 +1,6 @@
 """Plans: every public fact of a private run, fixed before any data is read."""
 
+from collections import deque
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Literal, get_args
@@ -157,5 +158,46 @@ class TrainingPlan(PrivacyPlan):
             2000
         """
         check_count("chains", chains)
-        each = self.sampling.steps_per_pass
-        return -(-self.steps * chains // each) * each
+        return whole_passes(self.steps * chains, self.sampling.steps_per_pass)
+
+
+def whole_passes(steps: int, each: int) -> int:
+    """The steps of all passes that so many steps touch."""
+    return -(-steps // each) * each
+
+
+class ChargedAhead:
+    """The blocks of one loop that have steps left; those that are used up are forgotten, however long it runs.
+
+    Example:
+        >>> ahead = ChargedAhead(steps_per_pass=1)
+        >>> ahead.charge(number=3, steps=20)
+        >>> ahead.begin()
+        >>> ahead.begun()
+        {3: 1}
+    """
+
+    def __init__(self, steps_per_pass: int) -> None:
+        self._each = steps_per_pass
+        self._blocks: deque[tuple[int, int]] = deque()
+        self._begun = 0  # steps of these blocks
+
+    def charge(self, number: int, steps: int) -> None:
+        """A block, by its number in the ledger."""
+        self._blocks.append((number, steps))
+
+    def begin(self) -> None:
+        """The next step."""
+        self._begun += 1
+        if self._begun == self._blocks[0][1]:
+            self._blocks.popleft()
+            self._begun = 0
+
+    def begun(self) -> dict[int, int]:
+        """Of each block that is not used up, by its number, the steps that have begun; passes are whole."""
+        left, found = whole_passes(self._begun, self._each), {}
+        for number, steps in self._blocks:
+            if left < steps:
+                found[number] = left
+            left = max(0, left - steps)
+        return found

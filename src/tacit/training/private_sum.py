@@ -26,11 +26,10 @@ from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Records
 from tacit.sampling.units import DrawnRows, check_ids
 from tacit.storage.files import is_there
-from tacit.training.charged_ahead import ChargedAhead, whole_passes
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
 from tacit.training.evidence import EvidencePlan, Recorder
 from tacit.training.individual_filter import FilteredRun, IndividualFilter, filter_header
-from tacit.training.plan import PrivacyPlan
+from tacit.training.plan import ChargedAhead, PrivacyPlan, whole_passes
 from tacit.training.samples import DataSource, Drawn, Sample, StepChance, ids_for
 from tacit.types import Batch, Indices, Vectors
 

@@ -1,9 +1,13 @@
 """Run an inference method under a plan, and keep what it releases."""
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -19,7 +23,6 @@ from tacit.training.chains import Chains, Keeping
 from tacit.training.checkpoints import Checkpoint, read_checkpoint
 from tacit.training.evidence import EvidencePlan
 from tacit.training.individual_filter import IndividualFilter
-from tacit.training.interrupts import between_steps
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.progress import progress_bar
@@ -27,6 +30,7 @@ from tacit.training.samples import DataSource
 from tacit.types import Batch
 
 State = TypeVar("State")
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def train(
     found = _found_checkpoint(checkpoint, resume, several, plan)
     goes_on = found is not None
     with closing(_engine(several, plan, randomness, example, evidence, individual_filter, goes_on, beside)) as engine:
-        _tell_noise(several, engine)
+        _give_planned_noise(several, engine)
         if found is not None:
             engine.go_on(found)
         try:
@@ -206,14 +210,16 @@ def _found_checkpoint(
     return checkpoint
 
 
-def _tell_noise(chains: Chains[State], engine: PrivateSum) -> None:
+def _give_planned_noise(chains: Chains[State], engine: PrivateSum) -> None:
     for number, method in enumerate(chains.methods):
+        if hasattr(method, "told"):
+            raise InputError("the method's told() is now called with_mean_noise(); rename it")
         if isinstance(method, FollowsPlannedNoise) and method.noise == "planned":
             if isinstance(engine.plan.clipping, AdaptiveClip):
                 raise InputError("a sampler's noise needs a fixed clip norm, found AdaptiveClip; use ClipRecords")
             denominator = engine.plan.sampling.denominator
-            stddevs = engine.noise_stddevs(0)
-            chains.methods[number] = method.told({name: value / denominator for name, value in stddevs.items()})
+            mean_noise = {name: stddev / denominator for name, stddev in engine.noise_stddevs(0).items()}
+            chains.methods[number] = method.with_mean_noise(mean_noise)
 
 
 def _temperature(chains: Chains[State], engine: PrivateSum) -> float | None:
@@ -221,3 +227,38 @@ def _temperature(chains: Chains[State], engine: PrivateSum) -> float | None:
         return None
     last, stddevs = chains.steps - 1, engine.noise_stddevs(chains.total - 1)
     return chains.method.effective_temperature(max(stddevs.values()), engine.plan.sampling.denominator, last)
+
+
+@contextmanager
+def between_steps(wanted: bool = True) -> Iterator[Callable[[], None]]:
+    """Hold SIGINT, SIGTERM and SIGHUP back; the function that is given raises what came, when a step is finished.
+
+    A second signal does not wait. Signals that are ignored, as by nohup, stay so. Other threads than the main one, and
+    other processes, are left as they are.
+    """
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    came: list[int] = []
+    process = os.getpid()
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if came or os.getpid() != process:  # a loading process that was forked from us
+            raise _of(number)
+        came.append(number)
+
+    def let_through() -> None:
+        if came:
+            raise _of(came[0])
+
+    ends = [number for number in _ENDS if signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, hold) for number in ends}
+    try:
+        yield let_through
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+def _of(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""Bayesian differential privacy (paper B) and individual privacy: numbers that rest on evidence about records."""
+"""Bayesian differential privacy (Triastcyn and Faltings 2020) and individual privacy, from evidence about records."""
 
 from tacit.accountants.bayesian.accountant import BayesianAccountant, chernoff_epsilons, mixture_delta, mixture_epsilon
 from tacit.accountants.bayesian.cost import (

@@ -1,4 +1,6 @@
-"""The Bayesian accountant (paper B): epsilon_mu for a record drawn like the data, beside the worst case, never for it.
+"""The Bayesian accountant (Triastcyn and Faltings 2020): what a record drawn like the data loses.
+
+Its epsilon_mu stands beside the worst case, never for it.
 
 Three compositions of the cost of a run:
 
@@ -19,13 +21,12 @@ import numpy as np
 
 from tacit.accountants.bayesian.cost import MOMENTS, privacy_costs
 from tacit.accountants.bayesian.estimators import ESTIMATORS, EstimatorName, mean_upper
-from tacit.accountants.bayesian.exposure import Exposure, exposure_of
+from tacit.accountants.bayesian.exposure import Exposure, check_evidence, exposure_of
 from tacit.accountants.bayesian.record_losses import DIRECTIONS, record_deltas
 from tacit.accountants.bayesian.sentences import WORST, Spent, estimator_sentence, evidence_sentences
-from tacit.accountants.guarantee import Guarantee
+from tacit.accountants.guarantee import Guarantee, check_ledger, statement
 from tacit.accountants.pld.accountant import PLDAccountant, ledger_deltas
 from tacit.accountants.renyi.conversion import Conversion
-from tacit.accountants.statement import check_ledger, statement
 from tacit.errors import InputError, RefusedError, check_choice, check_count, check_inside
 from tacit.evidence import Evidence
 from tacit.ledger import Ledger
@@ -45,8 +46,9 @@ class BayesianAccountant:
         composition: how the costs of steps are put together; "mixture" is the tightest, "holder" the paper's.
         estimator: "betting" is sound; "student_t" (the paper's) and "binary" are heuristics below the worst case.
         gamma: what estimating may cost in all, out of delta; None takes a tenth of delta.
-        percentile: state (epsilon, delta) for this share of the data by Markov's inequality (paper B, 4.4.1): never
-            above the worst case, and usually not below it either; :class:`IndividualAccountant` says far more.
+        percentile: state (epsilon, delta) for this share of the data by Markov's inequality (Triastcyn and Faltings,
+            4.4.1): never above the worst case, and usually not below it either; :class:`IndividualAccountant` says far
+            more.
         conversion: "improved", or the paper's "classic".
     """
 
@@ -71,41 +73,48 @@ class BayesianAccountant:
         for moment in self.moments:
             check_count("moments", moment)
 
-    def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
+    def guarantee(self, ledger: Ledger, evidence: Evidence, *, delta: float) -> Guarantee:
         """The smaller of the estimate and the DP number: what holds for every record holds for a typical one."""
-        epsilon, found = self.estimate(ledger, delta=delta, evidence=evidence), self._checked(evidence)
+        epsilon = self.estimate(ledger, evidence, delta=delta)
         worst = PLDAccountant().guarantee(ledger, delta=delta).epsilon
         estimator: EstimatorName = "betting" if self.composition == "mixture" else self.estimator
-        trust = estimator_sentence(estimator, found.records, self._spent(ledger, delta))
+        trust = estimator_sentence(estimator, evidence.records, self._spent(ledger, delta))
         return statement(
             ledger,
             accountant=f"{self.name} {self.composition}" + ("" if estimator == "betting" else f" {estimator}"),
             epsilon=min(epsilon, worst),
             delta=delta,
             is_bound=False,
-            also=(*evidence_sentences(ledger, found), trust, *((WORST,) if ledger.steps and worst <= epsilon else ())),
+            also=(
+                *evidence_sentences(ledger, evidence),
+                trust,
+                *((WORST,) if ledger.steps and worst <= epsilon else ()),
+            ),
             notion="bayesian_dp",
             percentile=self.percentile,
         )
 
-    def estimate(self, ledger: Ledger, *, delta: float, evidence: object) -> float:
+    def estimate(self, ledger: Ledger, evidence: Evidence, *, delta: float) -> float:
         """What the evidence alone says, as the paper reports it: from few records it may exceed the DP number."""
         check_ledger(ledger, delta)
-        found = self._checked(evidence)
+        self._check(evidence)
         if not ledger.steps:
             return 0.0
         delta_mu, spent = self._delta_mu(delta), self._spent(ledger, delta)
         match self.composition:
             case "mixture":
-                return mixture_epsilon(exposure_of(ledger, found, self.name), ledger, delta_mu, spent.gamma)
+                return mixture_epsilon(exposure_of(ledger, evidence, self.name), ledger, delta_mu, spent.gamma)
             case "probes":
-                costs = self._probe_cost(exposure_of(ledger, found, self.name), spent.each)
+                costs = self._probe_cost(exposure_of(ledger, evidence, self.name), spent.each)
             case _:
-                costs = self._holder_cost(ledger, found, spent.each)
+                costs = self._holder_cost(ledger, evidence, spent.each)
         return float(chernoff_epsilons(costs, self.moments, delta_mu - spent.gamma, self.conversion).min())
 
     def _delta_mu(self, delta: float) -> float:
-        """The delta of the mean over records; a percentile pays for Markov's inequality (paper B, 4.4.1)."""
+        """The delta of the mean over records; a percentile pays for Markov's inequality.
+
+        Triastcyn and Faltings, 4.4.1.
+        """
         return delta if self.percentile is None else (1 - self.percentile) * delta
 
     def _spent(self, ledger: Ledger, delta: float) -> Spent:
@@ -151,17 +160,13 @@ class BayesianAccountant:
             covered += steps * privacy_costs(q, 1 / z, self.moments)[0]
         return np.maximum(every - covered, 0.0)
 
-    def _checked(self, evidence: object) -> Evidence:
-        if not isinstance(evidence, Evidence):
-            raise RefusedError("a Bayesian number needs evidence: train with probes, or give the evidence of the run")
-        if self.estimator not in ESTIMATORS:
-            raise InputError(f"estimator must be one of {', '.join(ESTIMATORS)}, found {self.estimator!r}")
+    def _check(self, evidence: Evidence) -> None:
+        check_evidence(evidence)
         if evidence.kind == "members" and (self.estimator == "betting" or self.composition == "mixture"):
             raise RefusedError(
                 "the members' own norms are no fresh draws, so nothing sound follows for the population: "
                 "give held-out probes, or the paper's estimator student_t"
             )
-        return evidence
 
 
 def _horizon(ledger: Ledger) -> int:
@@ -181,7 +186,7 @@ def _covered(evidence: Evidence) -> dict[tuple[float, float], int]:
 def chernoff_epsilons(
     costs: Floats, moments: tuple[int, ...], delta: float, conversion: Conversion = "improved", percentile: float = 0.0
 ) -> Floats:
-    """epsilon of each order, at least 0: classic as in paper B, corollary 1; improved as in maths.md 8.
+    """epsilon of each order, at least 0: classic as in Triastcyn and Faltings, corollary 1; improved as in maths.md 8.
 
     With a percentile, Markov's inequality on exp(lambda R(x)) adds log 1/(1 - percentile) inside.
 

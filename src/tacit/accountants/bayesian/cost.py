@@ -1,4 +1,4 @@
-"""The privacy cost of one record at one step (paper B, theorem 3): moments of its privacy loss, whole orders.
+"""The privacy cost of one record at one step (Triastcyn and Faltings 2020, theorem 3): moments of its privacy loss.
 
     A(lambda, q, r) = log sum_k binom(lambda+1, k) q^k (1-q)^(lambda+1-k) exp((k-1) D_k(r))
 
@@ -15,22 +15,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
-from tacit.accountants.renyi.moments import Array, log_moments
+from tacit.accountants.renyi.moments import log_moments
 from tacit.errors import InputError
+from tacit.types import Floats
 
 # lambda: every order up to 64, then about every twelfth part more (maths.md 2: faint releases need large ones)
 MOMENTS: tuple[int, ...] = (*range(1, 65), *(int(m) for m in np.unique(np.round(np.geomspace(70, 1023, 18)))))
 
-Outcome = Callable[[Array, int], Array]
+Outcome = Callable[[Floats, int], Floats]
 """The Renyi divergence of order k >= 2 between two outcomes at each distance: any mechanism is plugged in by it."""
 
 
-def gaussian_outcome(distances: Array, order: int) -> Array:
+def gaussian_outcome(distances: Floats, order: int) -> Floats:
     """D_k of N(0, 1) and N(r, 1): k r^2 / 2."""
     return np.asarray(order * np.square(distances) / 2)
 
 
-def laplace_outcome(distances: Array, order: int) -> Array:
+def laplace_outcome(distances: Floats, order: int) -> Floats:
     """D_k of Laplace(0, 1) and Laplace(r, 1) (Gil et al. 2013), in a form that does not overflow.
 
     Example:
@@ -45,7 +46,7 @@ def laplace_outcome(distances: Array, order: int) -> Array:
 
 def privacy_costs(
     probability: float, distances: ArrayLike, moments: Sequence[int] = MOMENTS, outcome: Outcome = gaussian_outcome
-) -> Array:
+) -> Floats:
     """A(lambda, q, r) for each distance and each moment, as an array [distances, moments].
 
     Args:
@@ -68,7 +69,7 @@ def privacy_costs(
     return result
 
 
-def printed_reverse_cost(probability: float, distances: ArrayLike, moment: int) -> Array:
+def printed_reverse_cost(probability: float, distances: ArrayLike, moment: int) -> Floats:
     """The R term as theorem 3 prints it: log E[exp((k^2+k) r^2/2)], k ~ Binomial(lambda, q). Used for no number."""
     square = np.square(np.atleast_1d(np.asarray(distances, dtype=float)))[:, None]
     k = np.arange(moment + 1)
@@ -76,13 +77,16 @@ def printed_reverse_cost(probability: float, distances: ArrayLike, moment: int) 
 
 
 def holder_cost(costs: ArrayLike, steps: float, weights: ArrayLike | None = None) -> float:
-    """c_t(lambda, T) = (1/T) log E_x[exp(T A_t(x))] for a known distribution of records (paper B, eq. 10)."""
+    """c_t(lambda, T) = (1/T) log E_x[exp(T A_t(x))] for a known distribution of records.
+
+    Triastcyn and Faltings, eq. 10.
+    """
     values = np.asarray(costs, dtype=float)
     w = np.full(values.shape, 1 / values.size) if weights is None else np.asarray(weights, dtype=float)
     return float(logsumexp(steps * values, b=w)) / steps
 
 
-def _by_divergences(q: float, r: Array, orders: Array, outcome: Outcome) -> Array:
+def _by_divergences(q: float, r: Floats, orders: Floats, outcome: Outcome) -> Floats:
     most = int(orders.max())
     exponents = np.zeros((r.size, most + 1))  # (k-1) D_k is 0 at k = 0 and 1
     for k in range(2, most + 1):
@@ -91,7 +95,7 @@ def _by_divergences(q: float, r: Array, orders: Array, outcome: Outcome) -> Arra
     return np.asarray(np.maximum(np.stack(columns, axis=1), 0.0))
 
 
-def _log_binomial(number: int, q: float) -> Array:
+def _log_binomial(number: int, q: float) -> Floats:
     """log of binom(n, k) q^k (1-q)^(n-k), k = 0 .. n."""
     k = np.arange(number + 1)
     binomial = gammaln(number + 1) - gammaln(k + 1) - gammaln(number - k + 1)
@@ -100,7 +104,7 @@ def _log_binomial(number: int, q: float) -> Array:
     return np.asarray(terms)
 
 
-def _checked(probability: float, r: Array, moments: Sequence[int]) -> Array:
+def _checked(probability: float, r: Floats, moments: Sequence[int]) -> Floats:
     if not (math.isfinite(probability) and 0 <= probability <= 1):
         raise InputError(f"probability must lie in [0, 1], found {probability!r}")
     if not (np.isfinite(r).all() and (r >= 0).all()):

@@ -2,9 +2,9 @@
 
 ``betting`` is sound for every distribution on (-inf, log_bound]: it fails with probability at most gamma, because the
 capital of a gambler who bets that the mean is smaller than it is cannot grow (Waudby-Smith and Ramdas 2024; Ville).
-``student_t`` is the paper's (B, eq. 14, with the T that it lost in print): it presumes a shape that skewed norms do not
-have, and underestimates them most of the time (docs/bayesian-privacy.md). ``binary`` is its section 4.3.1: whoever is
-above the largest value seen is charged the worst case.
+``student_t`` is the paper's (Triastcyn and Faltings 2020, eq. 14, with the T that it lost in print): it presumes a
+shape that skewed norms do not have, and underestimates them most of the time (docs/bayesian-privacy.md). ``binary`` is
+its section 4.3.1: whoever is above the largest value seen is charged the worst case.
 
 No estimator without assumptions can gain more over the worst case than a factor m / log(1/gamma) of the expectation.
 """
@@ -15,11 +15,11 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import logsumexp, stdtrit
 
 from tacit.accountants.bayesian.percentiles import flat_prior_upper
-from tacit.errors import InputError
+from tacit.accountants.search import root
+from tacit.errors import InputError, check_inside
 from tacit.types import Floats
 
 EstimatorName = Literal["betting", "student_t", "binary"]
@@ -60,8 +60,7 @@ def mean_upper(values: ArrayLike, gamma: float) -> float:
     low, high = max(float(z @ counts) / counts.sum(), 1e-300), 1 - 1e-12
     if excess(high) < 0:
         return 1.0
-    found: float = brentq(excess, low, high, xtol=1e-300, rtol=1e-12)
-    return min(1.0, found * (1 + 1e-11))
+    return min(1.0, root(excess, low, high) * (1 + 1e-11))
 
 
 def student_t(values: ArrayLike, log_bound: float, gamma: float) -> float:
@@ -77,7 +76,10 @@ def student_t(values: ArrayLike, log_bound: float, gamma: float) -> float:
 
 
 def binary(values: ArrayLike, log_bound: float, gamma: float) -> float:
-    """At most the largest value seen, but for a share of the population that is charged the worst case (B, 4.3.1)."""
+    """At most the largest value seen, but for a share of the population that is charged the worst case.
+
+    Triastcyn and Faltings 2020, 4.3.1.
+    """
     v = _checked(values, gamma)
     share, top = flat_prior_upper(0, len(v), gamma), float(v.max())
     return min(log_bound, float(np.logaddexp(math.log1p(-share) + top, math.log(share) + log_bound)))
@@ -101,6 +103,5 @@ def _checked(values: ArrayLike, gamma: float) -> Floats:
     v = np.asarray(values, dtype=float).ravel()
     if v.size == 0 or np.isnan(v).any():
         raise InputError("an estimate needs at least one value, and no NaN")
-    if not 0 < gamma < 1:
-        raise InputError(f"gamma must lie strictly between 0 and 1, found {gamma!r}")
+    check_inside("gamma", gamma)
     return v

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.accountants.bayesian.cost import MOMENTS, privacy_costs
-from tacit.accountants.statement import refuse_event
+from tacit.accountants.guarantee import refuse_event
 from tacit.errors import InputError, RefusedError
 from tacit.evidence import Evidence
 from tacit.ledger import Ledger, PoissonSample
@@ -91,6 +91,12 @@ def constant_exposure(probability: float, distances: ArrayLike, steps: int) -> E
     _share_out(weights, grid, r, steps)
     worst[0, -1] = steps
     return Exposure((Part(probability, grid, weights),), (Part(probability, grid, worst),))
+
+
+def check_evidence(evidence: object) -> None:
+    """Refuse what is no evidence: without it nothing is known of single records."""
+    if not isinstance(evidence, Evidence):
+        raise RefusedError("this number needs evidence of records: train with probes, or give the evidence of the run")
 
 
 def exposure_of(ledger: Ledger, evidence: Evidence, name: str) -> Exposure:

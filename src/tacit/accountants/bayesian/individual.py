@@ -13,13 +13,12 @@ import numpy as np
 
 from tacit.accountants.bayesian.accountant import chernoff_epsilons
 from tacit.accountants.bayesian.cost import MOMENTS
-from tacit.accountants.bayesian.exposure import exposure_of
+from tacit.accountants.bayesian.exposure import check_evidence, exposure_of
 from tacit.accountants.bayesian.percentiles import best_percentile, percentile_value
 from tacit.accountants.bayesian.record_losses import record_epsilons
 from tacit.accountants.bayesian.sentences import evidence_sentences
-from tacit.accountants.guarantee import Guarantee
+from tacit.accountants.guarantee import Guarantee, check_ledger, statement
 from tacit.accountants.pld.accountant import PLDAccountant
-from tacit.accountants.statement import check_ledger, statement
 from tacit.errors import InputError, RefusedError, check_choice, check_inside
 from tacit.evidence import Evidence
 from tacit.ledger import Ledger
@@ -50,21 +49,21 @@ class IndividualAccountant:
         check_inside("gamma", self.gamma)
         check_choice("by", self.by, get_args(By))
 
-    def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
+    def guarantee(self, ledger: Ledger, evidence: Evidence, *, delta: float) -> Guarantee:
         epsilons = individual_epsilons(ledger, evidence, delta, self.by)
         return self.read(ledger, evidence, epsilons, delta)
 
-    def read(self, ledger: Ledger, evidence: object, epsilons: Floats, delta: float) -> Guarantee:
+    def read(self, ledger: Ledger, evidence: Evidence, epsilons: Floats, delta: float) -> Guarantee:
         """The statement of this percentile, from the epsilons of the records."""
-        found = _checked(evidence)
-        if found.kind == "members":
+        check_evidence(evidence)
+        if evidence.kind == "members":
             value, trust = float(np.quantile(epsilons, self.percentile, method="higher")), "percentiles of the members"
         else:
             level = percentile_value(epsilons, self.percentile, self.gamma)
             if level is None:
-                best = best_percentile(found.records, self.gamma)
+                best = best_percentile(evidence.records, self.gamma)
                 raise RefusedError(
-                    f"{found.records} probes cannot support the {self.percentile:.5%} percentile at gamma "
+                    f"{evidence.records} probes cannot support the {self.percentile:.5%} percentile at gamma "
                     f"{self.gamma:g}; at most {best:.5%}"
                 )
             value = level
@@ -76,20 +75,20 @@ class IndividualAccountant:
             epsilon=value,
             delta=delta,
             is_bound=False,
-            also=(*evidence_sentences(ledger, found), sentence),
+            also=(*evidence_sentences(ledger, evidence), sentence),
             notion="bayesian_dp",
             percentile=self.percentile,
         )
 
 
-def individual_epsilons(ledger: Ledger, evidence: object, delta: float, by: By = "pld") -> Floats:
+def individual_epsilons(ledger: Ledger, evidence: Evidence, delta: float, by: By = "pld") -> Floats:
     """epsilon of each record of the evidence, at most the worst case. Private."""
     check_ledger(ledger, delta)
-    found = _checked(evidence)
+    check_evidence(evidence)
     if not ledger.steps:
-        return np.zeros(found.records)
+        return np.zeros(evidence.records)
     ceiling = PLDAccountant().guarantee(ledger, delta=delta).epsilon
-    exposure = exposure_of(ledger, found, "individual")
+    exposure = exposure_of(ledger, evidence, "individual")
     match by:
         case "pld":
             return record_epsilons(exposure, delta, ceiling)
@@ -117,9 +116,3 @@ def percentile_curve(
         for percentile in percentiles
         if percentile <= most
     ]
-
-
-def _checked(evidence: object) -> Evidence:
-    if not isinstance(evidence, Evidence):
-        raise RefusedError("individual numbers need evidence: train with probes, or give the evidence of the run")
-    return evidence

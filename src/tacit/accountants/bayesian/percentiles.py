@@ -5,10 +5,11 @@ m-k), but for a chance gamma (exact, whatever the distribution). So the level th
 below is an order statistic of the sample (maths.md 8 d).
 """
 
+from bisect import bisect_right
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainccinv
-from scipy.stats import binom
+from scipy.special import betaincc, betainccinv
 
 from tacit.errors import InputError, check_count
 
@@ -25,14 +26,20 @@ def clopper_pearson_upper(exceeding: int, records: int, gamma: float) -> float:
 
 
 def flat_prior_upper(exceeding: int, records: int, gamma: float) -> float:
-    """The same with a flat prior on the share (paper B, eq. 13): Beta^-1(1 - gamma; N1 + 1, N0 + 1), a little lower."""
+    """The same with a flat prior on the share: Beta^-1(1 - gamma; N1 + 1, N0 + 1), a little lower.
+
+    Triastcyn and Faltings, eq. 13.
+    """
     _check(records, gamma)
     return float(betainccinv(exceeding + 1, records - exceeding + 1, gamma))
 
 
 def flat_prior_gamma(exceeding: int, records: int, share: float) -> float:
-    """The estimator failure probability gamma that a claimed share has under the flat prior (paper B, 4.3.1)."""
-    return float(binom.cdf(exceeding, records + 1, share))
+    """The estimator failure probability gamma that a claimed share has under the flat prior.
+
+    Triastcyn and Faltings, 4.3.1.
+    """
+    return _at_most(exceeding, records + 1, share)
 
 
 def most_exceeding(records: int, percentile: float, gamma: float) -> int | None:
@@ -48,10 +55,13 @@ def most_exceeding(records: int, percentile: float, gamma: float) -> int | None:
     if not 0 < percentile < 1:
         raise InputError(f"percentile must lie strictly between 0 and 1, found {percentile!r}")
     share = 1 - percentile
-    k = int(binom.ppf(gamma, records, share))  # the smallest k with P(<= k) >= gamma
-    while k >= 0 and binom.cdf(k, records, share) > gamma:
-        k -= 1
-    return k if k >= 0 else None
+    few = bisect_right(range(records), gamma, key=lambda k: _at_most(k, records, share))  # how many k are few enough
+    return few - 1 if few else None
+
+
+def _at_most(k: int, records: int, share: float) -> float:
+    """P(Binomial(records, share) <= k), for k below records. To load scipy.stats for it would take half a second."""
+    return float(betaincc(k + 1, records - k, share))
 
 
 def best_percentile(records: int, gamma: float) -> float:

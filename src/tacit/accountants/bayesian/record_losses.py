@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from tacit.accountants.bayesian.exposure import Exposure
 from tacit.accountants.pld.contour.moments import Line, moments_on_line, real_moments
-from tacit.accountants.pld.contour.saddle import Direction, tilt_of
-from tacit.accountants.pld.contour.waves import Complexes
-from tacit.types import Floats
+from tacit.accountants.pld.contour.saddle import tilt_of
+from tacit.accountants.pld.steps import Direction
+from tacit.types import Complexes, Floats
 
 DIRECTIONS: tuple[Direction, ...] = ("remove", "add")
 

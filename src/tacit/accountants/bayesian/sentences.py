@@ -56,13 +56,13 @@ def estimator_sentence(name: EstimatorName, records: int, spent: Spent) -> str:
             )
         case "student_t":
             return (
-                f"Student-t estimate from {records} records (paper B): a heuristic, too low for skewed data; it claims "
-                f"to be too low for at most {spent.gamma:.2g} of all samples{spent.shared}, and {paid}"
+                f"Student-t estimate from {records} records (Triastcyn and Faltings): a heuristic, too low for skewed "
+                f"data; it claims to be too low for at most {spent.gamma:.2g} of all samples{spent.shared}, and {paid}"
             )
         case _:
             return (
-                f"binary estimate from {records} records (paper B, 4.3.1), too low with a posterior probability of at "
-                f"most {spent.gamma:.2g}{spent.shared}, and {paid}"
+                f"binary estimate from {records} records (Triastcyn and Faltings, 4.3.1), too low with a posterior "
+                f"probability of at most {spent.gamma:.2g}{spent.shared}, and {paid}"
             )
 
 

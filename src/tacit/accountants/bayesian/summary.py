@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tacit.accountants.bayesian.accountant import BayesianAccountant
 from tacit.accountants.bayesian.individual import percentile_curve
-from tacit.accountants.guarantee import Guarantee, Refusal
+from tacit.accountants.guarantee import EvidenceAccountant, Guarantee, Refusal
 from tacit.errors import RefusedError
 from tacit.evidence import Evidence
 from tacit.ledger import Charge, Ledger
@@ -28,7 +28,7 @@ def bayesian_guarantees(
     found: list[Guarantee | Refusal] = []
     for accountant in accountants:
         try:
-            found.append(accountant.guarantee(ledger, delta=delta, evidence=evidence))
+            found.append(accountant.guarantee(ledger, evidence, delta=delta))
         except RefusedError as error:
             found.append(Refusal(f"{accountant.name} {accountant.composition}", str(error)))
     return found + _percentiles(ledger, evidence, delta, epsilons)
@@ -44,11 +44,11 @@ def _percentiles(
 
 
 def epsilon_over_steps(
-    ledger: Ledger, evidence: Evidence, delta: float, accountant: BayesianAccountant, steps: Sequence[int]
+    ledger: Ledger, evidence: Evidence, delta: float, accountant: EvidenceAccountant, steps: Sequence[int]
 ) -> list[float]:
     """epsilon_mu after each of some numbers of steps, in the order of the ledger."""
     return [
-        accountant.guarantee(ledger_until(ledger, count), delta=delta, evidence=evidence_until(evidence, count)).epsilon
+        accountant.guarantee(ledger_until(ledger, count), evidence_until(evidence, count), delta=delta).epsilon
         for count in steps
     ]
 

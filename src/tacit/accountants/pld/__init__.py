@@ -2,7 +2,7 @@
 
 from tacit.accountants.pld.bounds import delta_bracket, delta_curve, epsilon_bracket
 from tacit.accountants.pld.contour.moments import Line, Moments, moments_on_line
-from tacit.accountants.pld.events import Bracket, PoissonGaussian
+from tacit.accountants.pld.steps import Bracket, PoissonGaussian
 
 __all__ = [
     "Bracket",

@@ -7,18 +7,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacit.accountants.guarantee import Guarantee
+from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.accountants.pld import Bracket, PoissonGaussian, delta_curve, epsilon_bracket
+from tacit.accountants.pld.bounds import resolved
 from tacit.accountants.pld.lattice.replace_one import epsilon_of_samples
-from tacit.accountants.pld.without_engine import resolved
-from tacit.accountants.renyi.conversion import ROUNDING, epsilon_from_rdp
+from tacit.accountants.renyi.conversion import rdp_bound
 from tacit.accountants.renyi.discrete import rounding_gap
 from tacit.accountants.renyi.divergences import ORDERS, poisson_log_moments
 from tacit.accountants.renyi.fixed_size import fixed_size_log_moments
-from tacit.accountants.renyi.moments import Array
-from tacit.accountants.statement import check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.errors import RefusedError
 from tacit.ledger import DiscretePoissonSample, FixedSizeSample, Ledger, PoissonSample
+from tacit.types import Floats
 
 _MOST_KINDS = 64  # of fixed-size samples on one lattice
 _LARGEST_GAP = 0.01  # that strict numerics may add to epsilon, twice
@@ -81,7 +80,7 @@ def ledger_bracket(ledger: Ledger, delta: float) -> Bracket:
     return Bracket(0.0, rounded.upper + 2 * found.gap, rounded.resolved, two_sided=False)
 
 
-def ledger_deltas(ledger: Ledger, epsilons: Array) -> Array:
+def ledger_deltas(ledger: Ledger, epsilons: Floats) -> Floats:
     """Certified upper bounds of delta at each epsilon."""
     found = releases(ledger)
     if not found.events:
@@ -103,7 +102,7 @@ def _samples_bracket(samples: tuple[tuple[FixedSizeSample, int], ...], delta: fl
     """At most what Renyi divergences say: a lattice may be too coarse, or too large to be made."""
     orders = np.array(ORDERS)
     moments = sum(n * fixed_size_log_moments(e.probability, e.noise_multiplier, orders) for e, n in samples)
-    renyi = epsilon_from_rdp(moments / (orders - 1), ORDERS, delta)[0] * (1 + ROUNDING)
+    renyi = rdp_bound(moments / (orders - 1), ORDERS, delta)
     # replacing a unit moves the sum by twice its contribution
     events = [PoissonGaussian(e.probability, e.noise_multiplier / 2, n) for e, n in samples]
     if renyi == 0 or len(events) > _MOST_KINDS:
@@ -119,8 +118,8 @@ def _bracket(events: tuple[PoissonGaussian, ...], delta: float) -> Bracket:
     if found.resolved:
         return found
     rows, orders = [(one.probability, one.noise_multiplier, one.count) for one in events], np.array(ORDERS)
-    renyi = epsilon_from_rdp(poisson_log_moments(rows, orders) / (orders - 1), ORDERS, delta)[0]
-    return Bracket(found.lower, min(found.upper, renyi * (1 + ROUNDING)), resolved=False)
+    renyi = rdp_bound(poisson_log_moments(rows, orders) / (orders - 1), ORDERS, delta)
+    return Bracket(found.lower, min(found.upper, renyi), resolved=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ class PLDAccountant:
 
     name: ClassVar[str] = "pld"
 
-    def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
+    def guarantee(self, ledger: Ledger, *, delta: float) -> Guarantee:
         check_ledger(ledger, delta)
         refuse_adaptive(self.name, ledger)
         found = ledger_bracket(ledger, delta)

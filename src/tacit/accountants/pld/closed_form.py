@@ -3,25 +3,23 @@
 import math
 
 import numpy as np
-from scipy.special import log_ndtr
 
-from tacit.accountants.pld.contour.shape import tolerance
-from tacit.accountants.pld.events import Bracket, Steps
-from tacit.accountants.pld.loss import UNIT
-from tacit.accountants.pld.search import crossing
+from tacit.accountants.gaussian import gaussian_log_terms
+from tacit.accountants.pld.steps import UNIT, Bracket, Steps, tolerance
+from tacit.accountants.search import crossing
 from tacit.types import Floats
 
 Bounds = tuple[Floats, Floats]
 
 
-def gaussian_delta(epsilons: Floats, mu: float, slack: Floats | float = 0.0) -> Bounds:
-    """delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), in log space, with its rounding (maths.md 4).
+def gaussian_bounds(epsilons: Floats, mu: float, slack: Floats | float = 0.0) -> Bounds:
+    """delta of the plain Gaussian mechanism of parameter mu, with its rounding.
 
     Args:
         slack: how far each epsilon may itself be off.
     """
     middle, half = epsilons / mu, mu / 2
-    log_first, log_second = log_ndtr(half - middle), epsilons + log_ndtr(-half - middle)
+    log_first, log_second = gaussian_log_terms(mu, epsilons)
     first, second = np.exp(log_first), np.exp(log_second)
     value = -first * np.expm1(np.minimum(log_second - log_first, 0.0))
     # |d log Phi(x)/dx| <= |x| + 1, and x is rounded in units of its terms
@@ -38,7 +36,7 @@ def one_step_remove(epsilons: Floats, q: float, m: float) -> Bounds:
     moderate = np.log1p(np.expm1(small) / q)
     large = epsilons - math.log(q) + np.log1p(-(1 - q) * np.exp(-np.maximum(epsilons, 30.0)))
     inner = np.where(epsilons > 30.0, large, moderate)
-    lower, upper = gaussian_delta(inner, 1 / m, UNIT * 8 * (inner + 1))
+    lower, upper = gaussian_bounds(inner, 1 / m, UNIT * 8 * (inner + 1))
     return q * lower * (1 - 4 * UNIT), q * upper * (1 + 4 * UNIT)
 
 
@@ -49,7 +47,7 @@ def one_step_add(epsilons: Floats, q: float, m: float) -> Bounds:
     doubt = UNIT * 8 * (1 + np.abs(gap))
     sound = share > 1e6 * doubt
     safe = np.where(sound, share, 1.0)
-    lower, upper = gaussian_delta(-np.log(safe), 1 / m, 2 * doubt / safe + UNIT * 8)
+    lower, upper = gaussian_bounds(-np.log(safe), 1 / m, 2 * doubt / safe + UNIT * 8)
     factor = q * np.exp(np.minimum(epsilons, 700.0))
     low = np.where(sound, factor * (share - doubt) * lower * (1 - 16 * UNIT), 0.0)
     high = np.where(sound, (share + doubt) * upper, np.maximum(share + doubt, 0.0)) * factor * (1 + 16 * UNIT)
@@ -67,7 +65,7 @@ def closed_form(steps: Steps, epsilons: Floats) -> tuple[Floats, Floats]:
         remove, add = one_step_remove(epsilons, q, m), one_step_add(epsilons, q, m)
         return np.maximum(remove[0], add[0]), np.maximum(remove[1], add[1])
     if steps.gaussian_square > 0:
-        return gaussian_delta(epsilons, math.sqrt(steps.gaussian_square))
+        return gaussian_bounds(epsilons, math.sqrt(steps.gaussian_square))
     return np.zeros(len(epsilons)), np.zeros(len(epsilons))
 
 

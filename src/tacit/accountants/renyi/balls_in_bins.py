@@ -21,9 +21,9 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import gammaln, lambertw
 
-from tacit.accountants.pld.loss import UNIT
-from tacit.accountants.renyi.moments import Array
+from tacit.accountants.pld.steps import UNIT
 from tacit.ledger import BallsInBinsStep, Charge, Ledger
+from tacit.types import Floats
 
 _LOG_NEGLIGIBLE = 45.0
 _ROUNDING = 1e-11  # absolute, added to the log moment of each pass
@@ -81,7 +81,7 @@ def _cut(bins: int, steps: list[tuple[float, int]], found: Counter[Pass]) -> Non
         found[Pass(bins, noise)] += 1
 
 
-def pass_log_moments(item: Pass, orders: Array) -> Array:
+def pass_log_moments(item: Pass, orders: Floats) -> Floats:
     """The larger of both directions' log E[(ratio)^a] of one pass, for each order a > 1."""
     return np.asarray(_pass_log_moments(item, tuple(float(a) for a in orders)))
 
@@ -97,7 +97,7 @@ def _pass_log_moments(item: Pass, orders: tuple[float, ...]) -> tuple[float, ...
     return tuple(np.maximum(both, 0.0) * (1 + 1e-13) + _ROUNDING + 16 * UNIT * math.log2(2 * item.bins) * sizes)
 
 
-def remove_log_moments(item: Pass, orders: Array) -> Array:
+def remove_log_moments(item: Pass, orders: Floats) -> Floats:
     """Exact at whole orders, the chord between them."""
     k = np.arange(math.ceil(orders.max()) + 1, dtype=float)
     power = _log_power((k * k - k) / (2 * item.noise_multiplier**2) - gammaln(k + 1), item.bins)
@@ -106,9 +106,9 @@ def remove_log_moments(item: Pass, orders: Array) -> Array:
     return np.asarray(np.interp(orders, k, whole))
 
 
-def _log_power(series: Array, exponent: int) -> Array:
+def _log_power(series: Floats, exponent: int) -> Floats:
     """The coefficients, as logarithms, of a power series raised to a whole power, by repeated squaring."""
-    result: Array | None = None
+    result: Floats | None = None
     while True:
         if exponent & 1:
             result = series if result is None else _log_convolve(result, series)
@@ -119,7 +119,7 @@ def _log_power(series: Array, exponent: int) -> Array:
         series = _log_convolve(series, series)
 
 
-def _log_convolve(left: Array, right: Array) -> Array:
+def _log_convolve(left: Floats, right: Floats) -> Floats:
     result = np.empty_like(left)
     for n in range(left.size):
         terms = left[: n + 1] + right[n::-1]
@@ -128,7 +128,7 @@ def _log_convolve(left: Array, right: Array) -> Array:
     return result
 
 
-def add_log_moments(item: Pass, orders: Array) -> Array:
+def add_log_moments(item: Pass, orders: Floats) -> Floats:
     """log E_Q[R^(1-a)] by the Gamma integral; infinite (an honest bound) where its grid does not reach."""
     moments = orders - 1
     result = np.empty(orders.size)
@@ -139,7 +139,7 @@ def add_log_moments(item: Pass, orders: Array) -> Array:
     return result
 
 
-def _gamma_integrals(item: Pass, m: Array) -> Array:
+def _gamma_integrals(item: Pass, m: Floats) -> Floats:
     """The trapezoid rule in v = log w; its aliases are below |Gamma(m + 2 pi i/h)| / Gamma(m) relative to the sum."""
     t, z = item.bins, item.noise_multiplier
     reach = min(60.0, 1 / (2 * z * z) + float(m.max()) / (t * z * z) + 12 / z)
@@ -153,7 +153,7 @@ def _gamma_integrals(item: Pass, m: Array) -> Array:
     return np.where(log_integrand[:, -1] < top - _LOG_NEGLIGIBLE, total, np.inf)
 
 
-def _log_laplace(s: Array, z: float) -> Array:
+def _log_laplace(s: Floats, z: float) -> Floats:
     """log E[exp(-s Y)] of the lognormal Y, by the trapezoid rule around the mode of its integrand."""
     argument = s * math.exp(-1 / (2 * z * z)) / (z * z)
     shrink = np.real(lambertw(argument))  # the mode is at g = -z W(argument)

@@ -8,14 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.accountants.guarantee import check_delta
-from tacit.accountants.renyi.moments import Array, log_moments
+from tacit.accountants.renyi.moments import log_moments
 from tacit.errors import InputError
+from tacit.types import Floats
 
 Conversion = Literal["improved", "classic"]
 ROUNDING = 1e-10  # relative, to be added to an epsilon for the rounding of sums and of the conversion
 
 
-def conversion_cost(orders: ArrayLike, delta: float, conversion: Conversion = "improved") -> Array:
+def conversion_cost(orders: ArrayLike, delta: float, conversion: Conversion = "improved") -> Floats:
     """What has to be added to the Renyi divergence of each order to get epsilon.
 
     improved: log((a-1)/a) - (log delta + log a)/(a-1), Canonne, Kamath and Steinke 2020, proposition 12.
@@ -48,8 +49,16 @@ def epsilon_from_rdp(
     return max(0.0, float(values[best])), float(orders[best])
 
 
+def rdp_bound(rdp: ArrayLike, orders: Sequence[float], delta: float) -> float:
+    """The smallest epsilon over the orders with its rounding added: a rigorous bound."""
+    return epsilon_from_rdp(rdp, orders, delta)[0] * (1 + ROUNDING)
+
+
 def moments_epsilon(probability: float, noise_multiplier: float, steps: int, delta: float, moment: int) -> float:
-    """The moments accountant at one fixed order lambda, as in paper B, figures 1 and 5: no minimum is taken."""
+    """The moments accountant at one fixed order lambda: no minimum is taken.
+
+    As in Triastcyn and Faltings, figures 1 and 5.
+    """
     check_delta(delta)
     cost = steps * float(log_moments(probability, noise_multiplier, moment + 1)[0, 0])
     return (cost - math.log(delta)) / moment

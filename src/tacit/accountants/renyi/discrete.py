@@ -21,15 +21,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tacit.accountants.renyi.moments import Array, chords
+from tacit.accountants.renyi.moments import chords
 from tacit.ledger import DiscretePoissonSample
+from tacit.types import Floats
 
 _COORDINATES = 2.0**40  # of one release, at most: eight bytes each would fill eight terabytes
 _FEWEST_STEPS = 2.0**20
 _DEVIATIONS = 100.0  # what is further out has probability exp(-2500)
 
 
-def discrete_log_moments(probability: float, noise_multiplier: float, orders: Array) -> Array:
+def discrete_log_moments(probability: float, noise_multiplier: float, orders: Floats) -> Floats:
     """(a - 1) times the Renyi divergence of order a > 1, in both directions: an upper bound.
 
     Example:

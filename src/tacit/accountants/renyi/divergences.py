@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tacit.accountants.guarantee import refuse_event
 from tacit.accountants.renyi.balls_in_bins import pass_log_moments, passes
 from tacit.accountants.renyi.discrete import discrete_log_moments
 from tacit.accountants.renyi.fixed_size import fixed_size_log_moments
-from tacit.accountants.renyi.moments import Array, log_moments
+from tacit.accountants.renyi.moments import log_moments
 from tacit.accountants.renyi.posterior_sample import posterior_sample_log_moments
-from tacit.accountants.statement import refuse_event
 from tacit.errors import InputError
 from tacit.ledger import (
     BallsInBinsStep,
@@ -21,6 +21,7 @@ from tacit.ledger import (
     PosteriorSample,
     SamplingEvent,
 )
+from tacit.types import Floats
 
 _FINE = np.round(np.arange(1.1, 10.95, 0.1), 1)  # fractional orders matter for few and for loud releases
 _FAR = np.unique(np.round(np.geomspace(64, 1024, 20)))  # and large ones for faint releases
@@ -28,7 +29,7 @@ _AT_ONCE = 4096  # events
 ORDERS: tuple[float, ...] = tuple(float(order) for order in (*_FINE, *range(11, 64), *_FAR))
 
 
-def subsampled_gaussian_rdp(probability: ArrayLike, noise_multiplier: ArrayLike, orders: ArrayLike) -> Array:
+def subsampled_gaussian_rdp(probability: ArrayLike, noise_multiplier: ArrayLike, orders: ArrayLike) -> Floats:
     """Renyi divergences [events, orders] of Poisson-sampled Gaussian releases, add/remove neighbours.
 
     The direction "remove" is the larger one (proved by Mironov et al. 2019, section 3), so it alone is needed.
@@ -42,11 +43,14 @@ def subsampled_gaussian_rdp(probability: ArrayLike, noise_multiplier: ArrayLike,
 
 
 def reverse_log_moment(probability: float, noise_multiplier: float, moment: float) -> float:
-    """lambda D_{lambda+1}(N(0) || mixture): the exact R term of paper B, theorem 3, for the direction "add"."""
+    """lambda D_{lambda+1}(N(0) || mixture), for the direction "add".
+
+    The exact R term of Triastcyn and Faltings, theorem 3.
+    """
     return float(log_moments(probability, noise_multiplier, -moment)[0, 0])
 
 
-def renyi_curve(ledger: Ledger, orders: Sequence[float] = ORDERS, name: str = "rdp") -> Array:
+def renyi_curve(ledger: Ledger, orders: Sequence[float] = ORDERS, name: str = "rdp") -> Floats:
     """The Renyi divergence of the whole ledger at each order; what cannot be read is refused by name."""
     a = checked_orders(np.asarray(orders, dtype=float))
     steps = ledger.merged()
@@ -68,12 +72,12 @@ def renyi_curve(ledger: Ledger, orders: Sequence[float] = ORDERS, name: str = "r
     return np.asarray(total / (a - 1))
 
 
-def _poisson(steps: Mapping[SamplingEvent, int], a: Array) -> Array:
+def _poisson(steps: Mapping[SamplingEvent, int], a: Floats) -> Floats:
     rows = [(e.probability, e.noise_multiplier, n) for e, n in steps.items() if isinstance(e, PoissonSample)]
     return poisson_log_moments(rows, a)
 
 
-def poisson_log_moments(rows: Sequence[tuple[float, float, int]], a: Array) -> Array:
+def poisson_log_moments(rows: Sequence[tuple[float, float, int]], a: Floats) -> Floats:
     """The sum over (probability, noise multiplier, steps) of what the steps cost at each order."""
     total = np.zeros(a.size)
     for start in range(0, len(rows), _AT_ONCE):  # the moments of all of them at once need not fit into memory
@@ -83,7 +87,7 @@ def poisson_log_moments(rows: Sequence[tuple[float, float, int]], a: Array) -> A
     return total
 
 
-def checked_orders(orders: Array) -> Array:
+def checked_orders(orders: Floats) -> Floats:
     if orders.size == 0 or not (np.isfinite(orders).all() and (orders > 1).all()):
         raise InputError("orders must be finite numbers above 1")
     return orders

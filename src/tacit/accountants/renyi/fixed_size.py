@@ -19,7 +19,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from tacit.accountants.renyi.moments import Array
+from tacit.accountants.renyi.moments import ratio_at
+from tacit.types import Floats
 
 _PANEL = np.polynomial.legendre.leggauss(12)
 _TAILS = 11.0
@@ -29,7 +30,7 @@ _ROUNDING = 1e-12  # relative; against mpmath to order 4096 the panels are good 
 _SERIES = 1e-4  # below this a u three terms of the series are exact
 
 
-def fixed_size_log_moments(probability: float, noise_multiplier: float, orders: Array) -> Array:
+def fixed_size_log_moments(probability: float, noise_multiplier: float, orders: Floats) -> Floats:
     """Upper bounds of log E[(P/Q)^a], in both directions, for each order a > 1.
 
     Args:
@@ -47,12 +48,10 @@ def fixed_size_log_moments(probability: float, noise_multiplier: float, orders: 
     return result
 
 
-def _half_line(g: float, z: float, a: Array) -> Array:
+def _half_line(g: float, z: float, a: Floats) -> Floats:
     """log(1 + E[(F_a + F_{1-a}) 1{u > 0}]) by Gauss-Legendre panels of one standard deviation or less."""
     x, log_weight = _grid(z, float(a.max()))
-    loss = (2 * x - 1) / (2 * z * z)
-    u = g * np.expm1(np.minimum(loss, 600.0))
-    log_ratio = np.where(loss < 600.0, np.log1p(u), np.logaddexp(math.log1p(-g), math.log(g) + loss))
+    u, log_ratio = ratio_at(x, g, z)
     terms = np.logaddexp(_log_excess(u, log_ratio, a[:, None]), _log_excess(u, log_ratio, 1 - a[:, None]))
     terms += log_weight
     top = terms.max(axis=1)
@@ -60,7 +59,7 @@ def _half_line(g: float, z: float, a: Array) -> Array:
     return np.asarray(np.logaddexp(0.0, total) * (1 + _ROUNDING))
 
 
-def _grid(z: float, order: float) -> tuple[Array, Array]:
+def _grid(z: float, order: float) -> tuple[Floats, Floats]:
     end = max(1.0, order) + _TAILS * z
     panels = math.ceil((end - 0.5) / min(z, z * z))
     edges = np.linspace(0.5, end, panels + 1)
@@ -70,7 +69,7 @@ def _grid(z: float, order: float) -> tuple[Array, Array]:
     return x, np.asarray(weight - 0.5 * (x / z) ** 2 - math.log(z * math.sqrt(2 * math.pi)))
 
 
-def _log_excess(u: Array, log_ratio: Array, a: Array) -> Array:
+def _log_excess(u: Floats, log_ratio: Floats, a: Floats) -> Floats:
     """log((1 + u)^a - 1 - a u) for u > 0 and a outside [0, 1], without cancellation or overflow."""
     exponent = a * log_ratio
     small = np.abs(a) * u < _SERIES

@@ -4,9 +4,9 @@ With x ~ N(0, z^2), u(x) = q (exp((2x - 1) / (2 z^2)) - 1) and 1 + u the ratio o
 
     moment(a) = E[(1 + u)^a]
 
-is what Renyi accounting needs: a = alpha for the direction "remove" (paper B, theorem 3, L term) and a = 1 - alpha for
-"add" (the exact R term). Because E[u] = 0 it equals 1 + E[(1 + u)^a - 1 - a u], whose integrand is never negative
-(Bernoulli's inequality), so that nothing cancels however small q is.
+is what Renyi accounting needs: a = alpha for the direction "remove" (Triastcyn and Faltings, theorem 3, L term) and a =
+1 - alpha for "add" (the exact R term). Because E[u] = 0 it equals 1 + E[(1 + u)^a - 1 - a u], whose integrand is never
+negative (Bernoulli's inequality), so that nothing cancels however small q is.
 
 Every number is an upper bound: rounding is added, and where the integral would take too many points a bound that needs
 none is taken: above a = 1 the chord between whole orders, below 0 the logarithm of the largest ratio.
@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
-from tacit.accountants.pld.contour.window import step, window
-from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.pld.contour.points import step, window
+from tacit.accountants.pld.steps import UNIT
 from tacit.errors import InputError
+from tacit.types import Floats
 
-Array = NDArray[np.float64]
-_Formula = Callable[[Array, Array, Array], Array]
+_Formula = Callable[[Floats, Floats, Floats], Floats]
 
 LARGEST_ORDER = 100_000.0
 _CHUNK = 64  # events at a time, so that the tables stay in cache
@@ -39,7 +39,7 @@ _NARROW = 0.005  # noise multipliers below which an integral takes too many poin
 _FAINT, _LOUD = 1e-150, 1e70  # noise multipliers beyond which powers leave floating point
 
 
-def log_moments(probability: ArrayLike, noise_multiplier: ArrayLike, powers: ArrayLike) -> Array:
+def log_moments(probability: ArrayLike, noise_multiplier: ArrayLike, powers: ArrayLike) -> Floats:
     """Upper bounds of log E[(1 + u)^a], tight to about 1e-10 where an integral or a sum is used: [events, powers].
 
     Args:
@@ -65,7 +65,7 @@ def log_moments(probability: ArrayLike, noise_multiplier: ArrayLike, powers: Arr
     return result
 
 
-def _check_powers(a: Array) -> None:
+def _check_powers(a: Floats) -> None:
     bad = a[~((np.abs(a) <= LARGEST_ORDER) & ((a >= 1) | (a <= 0)))]
     if bad.size:
         raise InputError(
@@ -74,7 +74,7 @@ def _check_powers(a: Array) -> None:
         )
 
 
-def _same_size(a: Array, wanted: NDArray[np.bool_]) -> Iterator[NDArray[np.bool_]]:
+def _same_size(a: Floats, wanted: NDArray[np.bool_]) -> Iterator[NDArray[np.bool_]]:
     """Orders of one sign and of similar size."""
     for sign in (1.0, -1.0):
         for low, high in pairwise(_SIZES):
@@ -83,7 +83,7 @@ def _same_size(a: Array, wanted: NDArray[np.bool_]) -> Iterator[NDArray[np.bool_
                 yield chosen
 
 
-def _by_chunks(formula: _Formula, q: Array, z: Array, a: Array, inside: NDArray[np.bool_]) -> Array:
+def _by_chunks(formula: _Formula, q: Floats, z: Floats, a: Floats, inside: NDArray[np.bool_]) -> Floats:
     """Apply a formula to events of similar noise at a time; the rest of the rows is left for the caller."""
     result = np.zeros((q.size, a.size))
     order = np.flatnonzero(inside)[np.argsort(z[inside])]
@@ -93,7 +93,7 @@ def _by_chunks(formula: _Formula, q: Array, z: Array, a: Array, inside: NDArray[
     return result
 
 
-def _binomial_sums(q: Array, z: Array, a: Array) -> Array:
+def _binomial_sums(q: Floats, z: Floats, a: Floats) -> Floats:
     """log(1 + sum_{k=2}^a binom(a,k) q^k (1-q)^(a-k) (exp((k^2-k)/(2z^2)) - 1)): k = 0, 1 were taken out exactly.
 
     A term is the exponential of logarithms, each rounded in units of itself: their sizes bound the error of the sum.
@@ -117,7 +117,7 @@ def _binomial_sums(q: Array, z: Array, a: Array) -> Array:
     return result
 
 
-def chords(q: Array, z: Array, a: Array) -> Array:
+def chords(q: Floats, z: Floats, a: Floats) -> Floats:
     """An upper bound for a > 1 from whole orders alone: the log moment is convex in a and 0 at a = 1."""
     whole = np.unique(np.concatenate([np.floor(a), np.ceil(a)]))
     whole = whole[whole >= 2]
@@ -125,13 +125,13 @@ def chords(q: Array, z: Array, a: Array) -> Array:
     return np.stack([np.interp(a, np.append(1.0, whole), row) for row in moments])
 
 
-def _largest_ratio(q: Array, a: Array) -> Array:
+def _largest_ratio(q: Floats, a: Floats) -> Floats:
     """log (1-q)^a for a < 0, as 1 + u is at least 1 - q: what is reached where noise hides nothing."""
     with np.errstate(divide="ignore"):
         return np.asarray(a * np.log1p(-np.minimum(q, 1.0))[:, None] * (1 + 8 * UNIT))
 
 
-def _fractional(q: Array, z: Array, a: Array) -> Array:
+def _fractional(q: Floats, z: Floats, a: Floats) -> Floats:
     """Integrals where they are not too long, else the bound that needs none (orders of one sign and similar size)."""
     largest = float(a[np.argmax(np.abs(a))])
     wide = np.maximum(z, _NARROW)
@@ -150,7 +150,7 @@ def _fractional(q: Array, z: Array, a: Array) -> Array:
     return result
 
 
-def _ends(q: Array, z: Array, largest: float) -> tuple[Array, Array]:
+def _ends(q: Floats, z: Floats, largest: float) -> tuple[Floats, Floats]:
     """An interval that holds all the tilted means between 0 (or the lowest mode) and max(1, a)."""
     low, high = -_TAILS * z, max(1.0, largest) + _TAILS * z
     if largest < 0:
@@ -158,19 +158,16 @@ def _ends(q: Array, z: Array, largest: float) -> tuple[Array, Array]:
     return low, high
 
 
-def _integrals(q: Array, z: Array, a: Array, nodes: Array) -> Array:
+def _integrals(q: Floats, z: Floats, a: Floats, nodes: Floats) -> Floats:
     """log(1 + E[(1+u)^a - 1 - a u]) by the trapezoid rule, which converges geometrically here.
 
     The integral is that of Mironov et al. 2019, section 3.3; in place of their signed double series (which needs
     thousands of terms near q = 1/2 and cancels for small q) it is summed on a grid, whose step leaves a relative error
-    below 1e-21 (``pld.window.step``).
+    below 1e-21 (``step`` of the contour engine).
     """
     width = (nodes[:, -1] - nodes[:, 0]) / (nodes.shape[1] - 1)
     log_weight = -0.5 * (nodes / z[:, None]) ** 2 + np.log(width / (z * math.sqrt(2 * math.pi)))[:, None]
-    loss = (2 * nodes - 1) / (2 * z[:, None] ** 2)
-    u = q[:, None] * np.expm1(np.minimum(loss, 600.0))
-    large = np.log(q)[:, None] + loss + np.log1p((1 / q - 1)[:, None] * np.exp(-np.maximum(loss, 600.0)))
-    log_ratio = np.where(loss < 600.0, np.log1p(u), large)
+    u, log_ratio = ratio_at(nodes, q[:, None], z[:, None])
     small = np.abs(log_ratio) * max(11.0, float(np.abs(a).max())) < _SMALL
     weight, near = np.exp(log_weight), np.where(small, u, 0.0)
     sums = np.stack([(weight * near**k).sum(axis=1) for k in range(2, _TERMS)], axis=1)
@@ -178,13 +175,21 @@ def _integrals(q: Array, z: Array, a: Array, nodes: Array) -> Array:
     return _with_large(np.where(small, -np.inf, log_weight), log_ratio, a, series)
 
 
-def _binomials(a: Array) -> Array:
+def ratio_at(x: Floats, q: Floats | float, z: Floats | float) -> tuple[Floats, Floats]:
+    """u (no larger than e^600 q) and log(1 + u) at the outputs x."""
+    loss = (2 * x - 1) / (2 * z**2)
+    u = q * np.expm1(np.minimum(loss, 600.0))
+    large = np.log(q) + loss + np.log1p((1 / q - 1) * np.exp(-np.maximum(loss, 600.0)))
+    return u, np.where(loss < 600.0, np.log1p(u), large)
+
+
+def _binomials(a: Floats) -> Floats:
     """binom(a, k) with its sign, for real a and k = 2 .. _TERMS - 1, as an array [k, a]."""
     k = np.arange(_TERMS - 1)[:, None]
     return np.asarray(np.cumprod((a - k) / (k + 1), axis=0)[1:])
 
 
-def _with_large(log_weight: Array, log_ratio: Array, a: Array, series: Array) -> Array:
+def _with_large(log_weight: Floats, log_ratio: Floats, a: Floats, series: Floats) -> Floats:
     """Add, to the small-u series, the nodes of larger u: sum of w ((1+u)^a - 1 - a u), and its rounding.
 
     All is scaled by exp(-down), down the largest exponent, so that nothing overflows.

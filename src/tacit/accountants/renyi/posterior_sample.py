@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from tacit.accountants.renyi.moments import Array
 from tacit.ledger import Charge, Ledger, PosteriorSample, SamplingEvent
+from tacit.types import Floats
 
 
-def posterior_sample_log_moments(epsilon: float, orders: Array) -> Array:
+def posterior_sample_log_moments(epsilon: float, orders: Floats) -> Floats:
     """(a - 1) times the Renyi divergence of order a: at most min(a epsilon^2 / 8, epsilon), in both directions.
 
     With L the privacy loss and K(s) = log E_Q exp(sL): K(0) = K(1) = 0, and K'' is the variance of a variable in an

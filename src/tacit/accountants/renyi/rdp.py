@@ -1,15 +1,14 @@
-"""The Renyi accountant (paper B, theorem 3, L term; Mironov et al. 2019)."""
+"""The Renyi accountant (Triastcyn and Faltings, theorem 3, L term; Mironov et al. 2019)."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tacit.accountants.guarantee import Guarantee
+from tacit.accountants.guarantee import Guarantee, check_ledger, statement
 from tacit.accountants.renyi.conversion import ROUNDING, Conversion, conversion_cost, epsilon_from_rdp
 from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
 from tacit.accountants.renyi.filter import filter_of
 from tacit.accountants.renyi.posterior_sample import pure_epsilon, taken_as_exact
-from tacit.accountants.statement import check_ledger, statement
 from tacit.ledger import Ledger
 
 PRETENDED = "not a bound: a posterior sample came from a sampler that is not exact, and how near it comes is not known"
@@ -19,7 +18,7 @@ PRETENDED = "not a bound: a posterior sample came from a sampler that is not exa
 class RDPAccountant:
     """A rigorous upper bound, quick and additive; looser than PLD by some ten percent.
 
-    For an adaptive schedule it states the Renyi filter's guarantee at the declared budget (failure-modes F13).
+    For an adaptive schedule it states the Renyi filter's guarantee at the declared budget (failure-modes.md, F13).
     """
 
     orders: tuple[float, ...] = ORDERS
@@ -27,7 +26,7 @@ class RDPAccountant:
 
     name: ClassVar[str] = "rdp"
 
-    def guarantee(self, ledger: Ledger, *, delta: float, evidence: object = None) -> Guarantee:
+    def guarantee(self, ledger: Ledger, *, delta: float) -> Guarantee:
         check_ledger(ledger, delta)
         if not ledger.steps:
             return statement(ledger, accountant=self.name, epsilon=0.0, delta=delta, is_bound=True)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tacit.reports.content import Block, Commands, Paragraph, Picture, Points, Report, Section, Table, Terms
-from tacit.reports.finite import finite
+from tacit.storage.json_files import finite
 
 
 def to_json(report: Report) -> str:

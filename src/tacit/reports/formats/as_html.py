@@ -9,13 +9,15 @@ import hashlib
 import re
 from functools import cache
 from importlib.resources import files
-
-from jinja2 import Environment, StrictUndefined
+from typing import TYPE_CHECKING
 
 from tacit.reports.content import Block, Picture, Report
 from tacit.reports.pictures import Chart, People, draw_chart, draw_key, draw_people, draw_person_key
 from tacit.reports.text import percent_up, small, up
 from tacit.storage.names import one_line
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def to_html(report: Report) -> str:
@@ -31,7 +33,9 @@ def _file(name: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> "Environment":
+    from jinja2 import Environment, StrictUndefined  # a third of a second, for pages alone
+
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters.update(drawn=_drawn, key=_key, kind=_kind, line=_line, up=up, percent_up=percent_up, small=small)
     return made

@@ -27,11 +27,11 @@ def words(text: str, **attributes: Attribute) -> str:
 def image(name: str, title: str, description: str, width: float, height: float, *inside: str) -> str:
     """A whole picture with the name and the description that assistive technology reads."""
     heading = tag("title", escape(title), id=f"{name}-title")
-    told = tag("desc", escape(description), id=f"{name}-words")
+    words = tag("desc", escape(description), id=f"{name}-words")
     return tag(
         "svg",
         heading,
-        told,
+        words,
         *inside,
         viewBox=f"0 0 {width:g} {height:g}",
         role="img",

@@ -22,8 +22,8 @@ def curves_section(ledger: Ledger, delta: float, said: Headline) -> Section:
         except RefusedError as error:
             reasons.append(str(error))
     if reasons:
-        told = "; ".join(dict.fromkeys(reasons))
-        blocks.append(Paragraph(f"A picture is missing, because no certified curve can be drawn: {told}."))
+        why = "; ".join(dict.fromkeys(reasons))
+        blocks.append(Paragraph(f"A picture is missing, because no certified curve can be drawn: {why}."))
     if not blocks:
         blocks.append(Paragraph("This ledger holds no step, so there is nothing to draw."))
     return Section("curves", "What it cost", tuple(blocks))
@@ -74,7 +74,7 @@ def trade_off_picture(ledger: Ledger, delta: float) -> Picture:
 
 
 def steps_picture(ledger: Ledger, delta: float) -> Picture:
-    """epsilon after the first n steps; what an adaptive schedule has spent so far may not be stated (F13)."""
+    """epsilon after the first n steps; what an adaptive schedule has spent so far may not be stated."""
     if ledger.header.schedule == "adaptive":
         raise RefusedError("epsilon over steps cannot be stated for an adaptive schedule, only the whole budget")
     if not ledger.steps:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from tacit.accountants import Guarantee, Refusal, attack_probability, best_attack
+from tacit.accountants import Guarantee, Refusal, attack_probability, best_attack, best_bound
 from tacit.errors import RefusedError
 from tacit.ledger import Ledger
 from tacit.reports.content import Headline, Paragraph, Picture, Points, Section, Terms
@@ -30,11 +30,9 @@ def headline(ledger: Ledger, results: Sequence[Guarantee | Refusal]) -> Headline
 
 
 def stated_guarantee(results: Sequence[Guarantee | Refusal]) -> Guarantee | None:
+    """The best bound or, where no accountant has one, the most cautious of the approximations."""
     given = [result for result in results if isinstance(result, Guarantee)]
-    bounds = [result for result in given if result.is_bound]
-    if bounds:
-        return min(bounds, key=lambda result: result.epsilon)
-    return max(given, key=lambda result: result.epsilon, default=None)
+    return best_bound(results) or max(given, key=lambda result: result.epsilon, default=None)
 
 
 def _attack(ledger: Ledger, stated: Guarantee) -> tuple[float, str]:

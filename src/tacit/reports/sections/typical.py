@@ -1,4 +1,4 @@
-"""What private evidence says about typical and single records: for the data holder, on request (failure-modes F16)."""
+"""What private evidence says about typical and single records: for the data holder, on request."""
 
 import numpy as np
 

@@ -35,8 +35,8 @@ def _banners(run: RunContent, said: Headline, private: bool) -> Iterator[Banner]
 
 def is_derived(run: RunContent) -> bool:
     """Said by the schema beside the run, or by the ledger's own assumptions, which a run.json cannot take back."""
-    told = any(re.search(_DERIVED, text) for text in run.ledger.header.assumptions)
-    return told or (run.facts is not None and run.facts.derived_schema)
+    declared = any(re.search(_DERIVED, text) for text in run.ledger.header.assumptions)
+    return declared or (run.facts is not None and run.facts.derived_schema)
 
 
 def warnings_section(run: RunContent, said: Headline) -> Section | None:

@@ -82,7 +82,7 @@ class Table:
         """Mean-field Gaussian; its iterates are averaged, for nothing."""
         return tacit.VariationalInference(
             model, losses, dataset_size=self.size, prior=tacit.GaussianPrior(settings.prior_stddev),
-            descent=tacit.inference.Adam(settings.learning_rate), average=0.99,
+            descent=tacit.inference.AdamDescent(settings.learning_rate), average=0.99,
         )  # fmt: skip
 
     def accuracy(self, model: nn.Module, posterior: Posterior, inputs: Tensor | None = None) -> float:

@@ -22,12 +22,10 @@ from functools import partial
 import numpy as np
 
 from tacit.accountants.pld.contour.moments import Line, Moments, moments_on_line
-from tacit.accountants.pld.contour.saddle import Cumulants, Direction, tilt_of
-from tacit.accountants.pld.contour.waves import Complexes
-from tacit.accountants.pld.events import Steps, UnresolvedError
-from tacit.accountants.pld.loss import UNIT
+from tacit.accountants.pld.contour.saddle import Cumulants, tilt_of
+from tacit.accountants.pld.steps import UNIT, Direction, Steps, UnresolvedError
 from tacit.errors import RefusedError
-from tacit.types import Floats
+from tacit.types import Complexes, Floats
 
 _CHUNK = 2_000_000
 _MOST_NODES = 2_000_000

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.accountants.pld.loss import loss_at
+from tacit.accountants.pld.steps import loss_at
 from tacit.types import Floats
 
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(20)

@@ -3,14 +3,11 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from tacit.accountants.pld.contour.moments import real_moments
-from tacit.accountants.pld.events import Steps, UnresolvedError
-
-Direction = Literal["remove", "add"]
+from tacit.accountants.pld.steps import Direction, Steps, UnresolvedError
 
 _LEAST, _MOST = 1e-7, 1e8
 _CLOSE = 1.05  # how near to the best c the search goes

@@ -6,9 +6,9 @@ import numpy as np
 
 from tacit.accountants.pld.contour.decay import log_decay, tails_from_decay
 from tacit.accountants.pld.contour.integral import Shape
+from tacit.accountants.pld.contour.points import step, window
 from tacit.accountants.pld.contour.saddle import Cumulants, RealAxis, tilt_of
-from tacit.accountants.pld.contour.window import step, window
-from tacit.accountants.pld.events import Steps
+from tacit.accountants.pld.steps import Steps, tolerance
 from tacit.types import Floats
 
 MOST_POINTS = 1.5e6  # of one step
@@ -20,16 +20,6 @@ _LOWER = 3  # lines below c that are compared
 _RATIO = 1.16  # of neighbouring lines that are compared: each is a point above those below it
 
 _LADDER: Floats = 1.12 ** np.arange(-40, 200, dtype=np.float64)
-
-
-def tolerance(epsilon: float) -> float:
-    """The width of a bracket we aim at: 0.001 % or 1e-6, with a margin; ten times better than we promise."""
-    return 0.3 * max(1e-6, 1e-5 * epsilon)
-
-
-def enough(epsilon: float) -> float:
-    """The width at which a lattice, whose cost grows as it narrows, is left as it is: half of what we promise."""
-    return 0.5 * max(1e-6, 1e-4 * epsilon)
 
 
 def period(axis: RealAxis, epsilon: float, log_delta: float) -> tuple[float, float]:

@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from tacit.accountants.pld.contour.integral import Contour, contour
-from tacit.accountants.pld.contour.saddle import Direction, RealAxis
-from tacit.accountants.pld.contour.shape import enough, period, plan, tolerance
-from tacit.accountants.pld.events import Bracket, Steps, cut
-from tacit.accountants.pld.search import at_floor, crossing, total_variation
+from tacit.accountants.pld.contour.saddle import RealAxis
+from tacit.accountants.pld.contour.shape import period, plan
+from tacit.accountants.pld.steps import Bracket, Direction, Steps, at_floor, cut, enough, tolerance, total_variation
+from tacit.accountants.search import crossing
 from tacit.types import Floats
 
 _ROUNDS = 3
@@ -17,7 +17,7 @@ _NOTHING = Bracket(0.0, math.inf)  # known of an epsilon
 _CONTOURS, _FEW_CONTOURS = 24, 6  # of one curve; fewer where a lattice may do
 
 
-class OneDirection:
+class ContourSide:
     """Certified answers for removing, or for adding, one record.
 
     Args:
@@ -137,7 +137,7 @@ class OneDirection:
         return Bracket(low, high)
 
 
-def curve_bounds(side: OneDirection, epsilons: Floats, most_work: float = math.inf) -> tuple[Floats, Floats]:
+def curve_bounds(side: ContourSide, epsilons: Floats, most_work: float = math.inf) -> tuple[Floats, Floats]:
     """Bounds of delta at many epsilons: nodes made for one serve all neighbours that they resolve to 0.05 %.
 
     Args:

@@ -12,7 +12,7 @@ and whose compositions dominate those of the mechanism. Its loss under P, read o
     -log(1 + u(x))   with density N(0, m^2)                      at x > 1/2,
     0                with the rest, (1-g) (2 Phi(1/(2m)) - 1).
 
-Each cell of a lattice of losses is spread over its ends with P and Q kept, as in ``lattice``.
+Each cell of a lattice of losses is spread over its ends with P and Q kept, as in ``laws``.
 """
 
 import math
@@ -22,13 +22,11 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import erf, ndtri
 
-from tacit.accountants.pld.events import PoissonGaussian
-from tacit.accountants.pld.lattice.above import Cells, Law, cells_between, doubt_of
-from tacit.accountants.pld.lattice.composition import Circle, Line, compose
-from tacit.accountants.pld.lattice.grid import some
+from tacit.accountants.pld.lattice.grid import Circle, Line, any_tail, compose
+from tacit.accountants.pld.lattice.laws import Cells, Law, cells_between, doubt_of
 from tacit.accountants.pld.lattice.tails import Bins, Tails
-from tacit.accountants.pld.loss import UNIT, loss_at
-from tacit.accountants.pld.search import crossing
+from tacit.accountants.pld.steps import UNIT, PoissonGaussian, loss_at
+from tacit.accountants.search import crossing
 from tacit.types import Floats
 
 _CELLS = (1_000, 4_000, 16_000)  # on the side of gains; finer ones until epsilon moves by less than a thousandth
@@ -141,7 +139,7 @@ def _composed(
     slack = 16 * UNIT * (total * width * below + known + width * window.size)
     moved = float(counts @ [one.shift for one in laws]) + slack - total * below * width
     lost = tails.lost(first, window.size)
-    return replace(line, first=line.first + moved), lost + some([one.tail_p for one in laws], counts) * (1 + 1e-12)
+    return replace(line, first=line.first + moved), lost + any_tail([one.tail_p for one in laws], counts) * (1 + 1e-12)
 
 
 def _single_bins(number: int, width: float) -> Bins:

@@ -70,7 +70,7 @@ def _tried(name: str, data: ImageData) -> dict[str, float]:
         "numbers kept per weight": _kept(posterior, sum(p.numel() for p in cnn.parameters())),
     }
     if name != "SGLD":  # a sampler is its own optimizer
-        adam = tacit.inference.Adam(1e-3)
+        adam = tacit.inference.AdamDescent(1e-3)
         found["general optimizers"] = _works(
             lambda: build(build_network("cnn", drop), losses, tacit.GaussianPrior(0.1), adam), name, data
         )

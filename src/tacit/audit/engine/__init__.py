@@ -1,0 +1,1 @@
+"""The engine as users drive it: models of every kind, and attempts to get around its rules."""
