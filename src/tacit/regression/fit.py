@@ -15,12 +15,14 @@ import numpy as np
 from tacit.regression.curvature import Curvature, positive, posterior_of
 from tacit.regression.families import Clipped, Family, Ordered, Poisson
 from tacit.regression.plan import STEPS
-from tacit.regression.sums import EDGES, Noisy, PrivateSums, predictors
+from tacit.regression.sums import EDGES, Noisy, PrivateSums, predictors, residual_histogram
 from tacit.regression.synthetic import SyntheticTable, synthetic_table
 from tacit.types import Floats
 
 _USUAL = 0.87  # the share of residuals that are not clipped
 _WIDE = 4.0  # times the usual clip, 6 sigma, where noise hardly matters
+_SPREAD = 1.1  # times the length of Poisson residuals from which counts are taken to vary more, and hardly clipped
+_REPEATS = 5
 _RARE = 0.85  # the share of expected counts below the typical one
 _FARTHEST = 2.0
 _STEADY = 0.1  # no direction counts as flatter while steps are taken: too short a step does no harm
@@ -113,12 +115,23 @@ class _Search:
     def clip_residuals(self, step: str, theta: Floats) -> None:
         assert isinstance(self.family, Clipped)
         counts = self.sums.residual_counts(f"residuals {step}", self.family, theta)
-        ample = self.sums.plan.is_ample
-        self.family = self.family.with_clip((_WIDE if ample else 1.0) * clip_from(counts) * self.family.range)
+        ample, usual = self.sums.plan.is_ample, clip_from(counts)
+        wide = ample or (isinstance(self.family, Poisson) and usual > self.poisson_clip(self.family, theta, counts))
+        self.family = self.family.with_clip((_WIDE if wide else 1.0) * usual * self.family.range)
         if isinstance(self.family, Poisson) and not ample:
             means = self.family.mean(predictors(self.family, self.table.x, theta), self.table.exposure)
             self.family = replace(self.family, typical=float(np.quantile(means, _RARE)))
         self.table = replace(self.table, family=self.family)
+
+    def poisson_clip(self, family: Poisson, theta: Floats, counts: Noisy) -> float:
+        """The longest clip that residuals of Poisson counts would ask for, but for noise: beyond it they vary more.
+
+        The noise of a cumulated count is that of some eight bins, and a quantile moves 2.6 times as much.
+        """
+        mu = np.tile(family.mean(predictors(family, self.table.x, theta), self.table.exposure)[:, 0], _REPEATS)
+        drawn = np.random.default_rng(0).poisson(mu)
+        noise = 2.6 * 8**0.5 * counts.stddev / max(float(counts.value.sum()), 1.0)
+        return clip_from(Noisy(residual_histogram(mu - drawn, family.range), 0.0)) * (_SPREAD + 2 * noise)
 
     @property
     def ridge(self) -> float:

@@ -146,16 +146,20 @@ class RegressionProblem:
         return whole, shift
 
     @cached_property
-    def prior_units(self) -> Floats:
-        """For each coefficient, what half a number's range, or a level, makes of a unit effect; none for intercepts."""
+    def effect_units(self) -> Floats:
+        """For each coefficient, what makes a unit effect of half a number's range, or of a level; intercepts: inf."""
         units = np.array([math.inf, *(unit for block in self.design.blocks.values() for unit in block.units)])
         if isinstance(self.family, Ordered):
             return np.concatenate([np.full(self.family.outputs, math.inf), units[1:]])
+        return np.tile(units, self.family.outputs)
+
+    @property
+    def prior_units(self) -> Floats:
+        """The same where the outcome is a number in units of half its range, so that a prior needs no units."""
         column = self.schema.column(self.outcome)
-        scale = 1.0
         if isinstance(self.family, Linear) and isinstance(column, Number):
-            scale = (float(column.high or 0) - float(column.low or 0)) / 2
-        return np.tile(units * scale, self.family.outputs)
+            return self.effect_units * (float(column.high or 0) - float(column.low or 0)) / 2
+        return self.effect_units
 
     def rows(self, table: Table) -> Rows:
         """Private: the records that have an outcome and, where it matters, an exposure."""

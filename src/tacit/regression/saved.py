@@ -1,5 +1,6 @@
 """A regression as a run's folder: run.json with the coefficients, the draws, the ledger; the manifest comes last."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ def _settings(plan: ReleasePlan, reach: float) -> list[dict[str, Any]]:
 def save_regression(folder: RunFolder, found: Regression, contrasts: tuple[str, ...]) -> dict[str, Any]:
     """Write what was released and mark the run as finished; returns run.json."""
     facts = declared(found.problem, found.prior, contrasts)
-    rows = [row.to_json() for row in found.coefficients(LEVEL)]
+    scales = [None if math.isinf(unit) else 1 / unit for unit in found.problem.effect_units.tolist()]
+    rows = [row.to_json() | {"scale": scale} for row, scale in zip(found.coefficients(LEVEL), scales, strict=True)]
     facts |= {
         "warnings": found.warnings,
         "coefficients": rows,

@@ -136,9 +136,7 @@ class PrivateSums:
 
         def of_part(x: Floats, y: Floats, e: Floats, w: Floats) -> Floats:
             eta = predictors(family, x, theta)
-            size = np.abs(family.mean(eta, e) - family.targets(y))[:, 0] / family.range
-            place = np.clip(np.digitize(size, EDGES) - 1, 0, len(EDGES) - 2)
-            return np.bincount(place, minlength=len(EDGES) - 1).astype(np.float64)
+            return residual_histogram((family.mean(eta, e) - family.targets(y))[:, 0], family.range)
 
         return self._vector(name, 1.0, of_part)
 
@@ -183,6 +181,12 @@ class PrivateSums:
 
 
 _OfPart = Callable[[Floats, Floats, Floats, Floats], Floats]
+
+
+def residual_histogram(residuals: Floats, scale: float) -> Floats:
+    """How many residuals are how long, in shares of the outcome's range."""
+    place = np.clip(np.digitize(np.abs(residuals) / scale, EDGES) - 1, 0, len(EDGES) - 2)
+    return np.bincount(place, minlength=len(EDGES) - 1).astype(np.float64)
 
 
 def predictors(family: Family, x: Floats, theta: Floats) -> Floats:

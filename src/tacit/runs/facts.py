@@ -146,13 +146,17 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A coefficient of a regression and its interval; None where none is stated."""
+    """A coefficient of a regression and its interval; None where none is stated.
+
+    ``scale`` makes of it the effect of half a number's declared range, or of a level; None for an intercept.
+    """
 
     name: str
     estimate: float | None
     low: float | None
     high: float | None
     level: float
+    scale: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +207,7 @@ def parse_facts(given: Fields) -> DeclaredFacts:
 def _interval(item: Fields) -> Interval:
     return Interval(
         item.text("name", "unnamed"), item.number("estimate"), item.number("low"), item.number("high"),
-        item.needed("level"),
+        item.needed("level"), item.number("scale"),
     )  # fmt: skip
 
 
