@@ -147,6 +147,19 @@ def test_what_the_noise_hides_is_refused_and_a_prior_holds_it():
     assert "the prior's intervals" in held.warnings[0]
 
 
+def test_a_level_that_nobody_has_is_not_identified_and_the_others_are():
+    chance, cells, eta = people()
+    cells["job"][cells["job"] == "nurse"] = "cook"
+    table = Table(
+        {**cells, "y": np.where(chance.random(len(eta)) < 1 / (1 + np.exp(-eta)), "yes", "no").astype(object)}
+    )
+    problem = problem_of("logistic", Flag("y"), 1.0)
+    for seed in range(5):
+        found = regress_in_memory(problem, problem.rows(table), np.random.default_rng(seed).standard_normal)
+        assert [row.is_identified for row in found.coefficients()] == [True, True, True, False]
+        assert found.warnings[0].startswith("not identified: job = nurse;")
+
+
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_priors_pull_towards_zero(kind):
     flat, _ = fitted("logistic", 1.0, rows=3000)

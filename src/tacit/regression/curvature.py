@@ -35,7 +35,7 @@ class Curvature:
         scale: square roots of its diagonal as released.
         weights, shifts, stddevs: of the normals that each entry above the diagonal may come from, [entries, normals],
             as differences from ``mean`` on the scale of correlations.
-        on: the noise of the diagonal.
+        released: the noisy matrix itself.
     """
 
     mean: Floats
@@ -43,7 +43,14 @@ class Curvature:
     weights: Floats
     shifts: Floats
     stddevs: Floats
-    on: float
+    released: NoisyMatrix
+
+    def relative_noise(self, directions: Floats) -> Floats:
+        """The noise of v'Hv over its released value, for each row v: no shrinkage can make up for a large one."""
+        seen = np.einsum("ki,ij,kj->k", directions, self.released.value, directions)
+        fourth, square = (directions**4).sum(1), (directions**2).sum(1)
+        noise = np.sqrt(self.released.on**2 * fourth + 2 * self.released.off**2 * (square**2 - fourth))
+        return np.asarray(noise / np.maximum(seen, 1e-300))
 
     def changes(self, chance: np.random.Generator, count: int) -> Iterator[Floats]:
         """Draws of (exact matrix - mean)."""
@@ -55,7 +62,7 @@ class Curvature:
             change = np.zeros((size, size))
             change[above] = draw
             yield (change + change.T) * np.outer(self.scale, self.scale) + np.diag(
-                self.on * chance.standard_normal(size)
+                self.released.on * chance.standard_normal(size)
             )
 
 
@@ -73,7 +80,20 @@ def posterior_of(released: NoisyMatrix, expected: Floats) -> Curvature:
     found[above] = common[above] + centre
     mean = (found + found.T) * both + expected
     np.fill_diagonal(mean, np.maximum(np.diag(released.value), released.on))
-    return Curvature(positive(mean), scale, weights, means - centre[:, None], stddevs, released.on)
+    shifts = means - centre[:, None]
+    variances = np.zeros_like(apart)
+    variances[above] = (weights * (shifts**2 + stddevs**2)).sum(1)
+    entries = (variances + variances.T) * both**2 + np.diag(np.full(len(scale), released.on**2))
+    return Curvature(_above_noise(mean, entries), scale, weights, shifts, stddevs, released)
+
+
+def _above_noise(matrix: Floats, variances: Floats) -> Floats:
+    """The matrix with no eigenvalue below the standard deviation of v'Hv: where there is no data, doubt must show."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    squares = vectors**2
+    twice = 2 * variances - np.diag(np.diag(variances))  # an entry off the diagonal counts twice in v'Hv
+    least = np.sqrt(np.einsum("ik,ij,jk->k", squares, twice, squares))
+    return np.asarray((vectors * np.maximum(values, np.maximum(least, 1e-9 * values.max()))) @ vectors.T)
 
 
 def positive(matrix: Floats, floor: float = _FLOOR) -> Floats:

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
+from tacit.regression.curvature import Curvature
 from tacit.regression.fit import Released
 from tacit.types import Floats
 
 DRAWS = 1 << 14
 CHANGES = 1 << 7  # of the curvature; a power of two, as the draws are, divides them evenly
+MOST_NOISE = 0.33  # of the released curvature along one effect
 MOST_DOUBT = 0.6  # of the curvature in its least certain direction: beyond it intervals are not stated
 
 
@@ -31,7 +33,7 @@ class Posterior:
         draws: [draws, parameters].
         sampling: the covariance that the data would leave without privacy.
         doubt: the median over draws of the largest relative change of the curvature.
-        inverse: of the curvature.
+        curvature, inverse: what is known of the curvature, and the inverse of its mean.
         unclear: directions, [parameters, k] with U'H U = I, along which the curvature is not known well enough.
         convergence: the length of the last step in standard deviations, by the root mean square over parameters.
     """
@@ -39,14 +41,20 @@ class Posterior:
     draws: Floats
     sampling: Floats
     doubt: float
+    curvature: Curvature
     inverse: Floats
     unclear: Floats
     convergence: float
 
     def unclear_share(self, effects: Floats) -> Floats:
-        """Which share of the variance of each effect a'theta, [effects, parameters], lies in unclear directions."""
+        """Which share of the variance of each effect a'theta, [effects, parameters], lies in unclear directions.
+
+        All of it where the released curvature along H^-1 a is itself hardly more than noise, as for a level that
+        nobody has.
+        """
         whole = np.einsum("ij,jk,ik->i", effects, self.inverse, effects)
-        return np.asarray(((effects @ self.unclear) ** 2).sum(1) / np.maximum(whole, 1e-300))
+        share = ((effects @ self.unclear) ** 2).sum(1) / np.maximum(whole, 1e-300)
+        return np.where(self.curvature.relative_noise(effects @ self.inverse) > MOST_NOISE, 1.0, share)
 
 
 def posterior_draws(released: Released, *, seed: int = 0) -> Posterior:
@@ -67,6 +75,7 @@ def posterior_draws(released: Released, *, seed: int = 0) -> Posterior:
         found,
         inverse @ released.scores @ inverse,
         _doubt(changes),
+        known,
         inverse,
         half @ _unclear(changes),
         float(np.sqrt(np.mean((last / found.std(0)) ** 2))),

@@ -14,7 +14,7 @@ from tacit.errors import InputError
 from tacit.ledger import Ledger, LedgerFile, LedgerHeader
 from tacit.regression.families import FamilyName, Multinomial
 from tacit.regression.fit import release_statistics
-from tacit.regression.posterior import MOST_DOUBT, Posterior, posterior_draws
+from tacit.regression.posterior import Posterior, posterior_draws
 from tacit.regression.priors import Prior, with_prior
 from tacit.regression.problem import RegressionProblem
 from tacit.regression.summary import Coefficient, Draws, contrast, summarise
@@ -71,8 +71,8 @@ class Regression:
             which = "all coefficients" if len(unclear) == len(rows) else ", ".join(unclear)
             rest = "the prior's intervals are given" if self.draws.is_proper else "no interval is stated"
             said.append(
-                f"not identified: {which}; the noise hides the curvature in these directions ({self.doubt:.2g} of it, "
-                f"at most {MOST_DOUBT:g} is enough), so {rest}: more records, more epsilon, fewer columns or a prior"
+                f"not identified: {which}; too few records tell of it at this epsilon, so {rest}: more records, more "
+                "epsilon, fewer columns or levels, or a prior"
             )
         if self.convergence > _FAR:
             said.append(

@@ -16,7 +16,7 @@ from tacit.types import Floats
 
 _LEAST = 2000
 _PER_FEATURE = 40
-_FLOOR = 0.05  # of the mean variance, for directions that the noise hides
+_FLOOR = 1e-3  # of the median variance, for directions that the noise hides
 _FARTHEST = 2.0  # a step of Newton's method
 _ROUNDS = 60
 
