@@ -231,6 +231,23 @@ def test_counts_that_vary_more_than_poisson_are_covered():
     assert rows["job = nurse"].sampling > 0.014  # of Poisson counts it would be .011, of these it is .017
 
 
+@pytest.mark.parametrize("epsilon", [0.001, 1.0, 5000.0])
+@pytest.mark.parametrize("family", ["linear", "logistic", "poisson", "multinomial", "ordered"])
+def test_hardly_any_records_end_in_numbers_or_a_refusal(family, epsilon):
+    """After the charge nothing may fail: not for one record, nor for outcomes that are all alike."""
+    kinds = {"linear": Number("y", -5, 5), "poisson": Number("y", 0, 3), "logistic": Flag("y")}
+    outcome = kinds.get(family, Category("y", ("a", "b", "c")))
+    problem = RegressionProblem(Schema((Number("u", 0, 1), JOB, outcome)), "y", epsilon, 1e-5, family_name=family)
+    y = {"linear": 5.0, "poisson": 3.0, "logistic": "yes"}.get(family, "c")
+    for rows in (1, 30):
+        jobs = np.array(["cook"] * rows, dtype=object)
+        outcomes = np.array([y] * rows, dtype=float if isinstance(y, float) else object)
+        table = Table({"u": np.full(rows, np.nan), "job": jobs, "y": outcomes})
+        found = regress_in_memory(problem, problem.rows(table), np.random.default_rng(0).standard_normal)
+        for row in found.coefficients():
+            assert row.low is None or np.isfinite([row.low, row.estimate, row.high]).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["linear", "logistic", "poisson"])
 def test_intervals_cover(family):
