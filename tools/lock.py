@@ -2,10 +2,10 @@
 
     python3 dev.py lock
 
-It asks the package indexes that pip is configured with, and pip's default one, for wheels that Python 3.11 can use, on
-any platform. Local folders of wheels (find-links) count too: that is how the CPU build of torch gets its hash beside
-the ordinary ones. It also has a lock of its own, requirements-cpu.lock, because pip would prefer the others. What
-changed is seen in the diff; nothing is trusted that is not in it.
+It asks the package indexes that pip is configured with, and pip's default one, for wheels that Python 3.11 to 3.13 can
+use, on any platform. Local folders of wheels (find-links) count too: that is how the CPU build of torch gets its hash
+beside the ordinary ones. It also has a lock of its own, requirements-cpu.lock, because pip would prefer the others.
+What changed is seen in the diff; nothing is trusted that is not in it.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r'href="[^"]*?/?([^"/#]+\.whl)#sha256=([0-9a-f]{64})"')
-PYTHON = (3, 11)
+PYTHONS = (11, 12, 13)  # of Python 3
 HEAD = """\
 # Every file that `python3 dev.py` may install, by hash. Made by `python3 dev.py lock` from constraints.txt.
 # torch: the CPU build and the ordinary builds of the same version; dev.py installs it without dependencies.
@@ -66,15 +66,14 @@ def page(address: str) -> str:
 
 
 def usable(tags: frozenset[Tag]) -> bool:
-    return any(
-        tag.interpreter in ("py3", f"py{PYTHON[0]}{PYTHON[1]}", f"cp{PYTHON[0]}{PYTHON[1]}") or _stable(tag)
-        for tag in tags
-    )
+    """Whether one of the Pythons can use it; builds without the global lock (cp313t) are none of them."""
+    names = {"py3", *(f"{kind}3{minor}" for kind in ("py", "cp") for minor in PYTHONS)}
+    return any((tag.interpreter in names and not tag.abi.endswith("t")) or _stable(tag) for tag in tags)
 
 
 def _stable(tag: Tag) -> bool:
     digits = tag.interpreter.removeprefix("cp3")
-    return tag.abi == "abi3" and digits.isdigit() and int(digits) <= PYTHON[1]
+    return tag.abi == "abi3" and digits.isdigit() and int(digits) <= PYTHONS[-1]
 
 
 def hashes(name: str, version: str, indexes: list[str], folders: list[Path], build: str = "") -> list[str]:
@@ -88,7 +87,7 @@ def hashes(name: str, version: str, indexes: list[str], folders: list[Path], bui
         if of == name and Version(its.public) == Version(version) and usable(tags) and build in ("", its.local):
             found.add(digest)
     if not found:
-        sys.exit(f"no index has a wheel of {name} {version} for Python {PYTHON[0]}.{PYTHON[1]}")
+        sys.exit(f"no index has a wheel of {name} {version} for Python 3.{PYTHONS[0]} to 3.{PYTHONS[-1]}")
     return sorted(found)
 
 

@@ -75,9 +75,28 @@ def accounting(folder: str) -> list[str]:
     return walk(lambda: PLDAccountant().guarantee(ledger, delta=1e-5))
 
 
+def table(folder: str) -> list[str]:
+    """The records of a table to the posterior: what ``tacit train`` does, once all is warm."""
+    from tacit.runs import Problem, RunFacts, RunFolder, train_table
+    from tacit.tables import Flag, Number, Schema, encode, read_table
+
+    path = Path(folder) / "table.csv"
+    path.write_text("age,well\n" + "".join(f"{20 + row % 60},{'yes' if row % 3 else 'no'}\n" for row in range(300)))
+    schema = Schema((Number("age", 0, 100), Flag("well")), records=300)
+    facts = RunFacts(Problem(schema, "well", 3.0, 1e-5))
+
+    def run(name: str) -> None:
+        data = encode(read_table(path, schema.numbers), schema, "well")
+        train_table(facts, data, RunFolder(Path(folder) / name), test=None)
+
+    run("warm")
+    return walk(lambda: run("measured"))
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         describe("a minibatch of a CNN through private.backward", minibatch(folder))
+        describe("a table to its posterior", table(folder))
         describe("a ledger through the PLD accountant", accounting(folder))
 
 

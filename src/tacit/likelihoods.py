@@ -44,6 +44,14 @@ class Categorical:
         inputs, targets = _pair(batch)
         return cross_entropy(model(inputs), targets.long(), reduction="none")
 
+    def by_outputs(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The derivative of each loss by the logits: probabilities, less 1 for the target. No class: zero."""
+        classes = targets.long()
+        known = (classes >= 0) & (classes < outputs.shape[1])
+        found = outputs.softmax(1)
+        found.scatter_add_(1, (classes * known)[:, None], -torch.ones_like(found[:, :1]))
+        return torch.where(known[:, None], found, 0.0)
+
     def probabilities(self, outputs: Tensor) -> Tensor:
         if outputs.dim() != 2 or outputs.shape[1] < 2:
             raise InputError(f"softmax needs logits of shape [inputs, classes], found {list(outputs.shape)}")
@@ -58,6 +66,10 @@ class Bernoulli:
         inputs, targets = _pair(batch)
         logits = _one_column(model(inputs), "sigmoid needs one logit")
         return binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
+
+    def by_outputs(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The derivative of each loss by the logit: the probability of yes, less the target."""
+        return outputs.sigmoid().sub_(targets.to(outputs.dtype)[:, None])
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         logits = _one_column(outputs, "sigmoid needs one logit")
@@ -91,6 +103,10 @@ class Gaussian(_NormalTargets):
         inputs, targets = _pair(batch)
         residual = targets - _one_column(model(inputs), "a Gaussian needs one output")
         return 0.5 * (residual / self.stddev).square() + math.log(self.stddev) + _HALF_LOG_TWO_PI
+
+    def by_outputs(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The derivative of each loss by the output: the distance from the target, in variances."""
+        return (outputs - targets.to(outputs.dtype)[:, None]).div_(self.stddev**2)
 
     def moments(self, outputs: Tensor, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         mean = _one_column(outputs, "a Gaussian needs one output")

@@ -1,4 +1,4 @@
-"""What every registered inference method must do, run on all of them."""
+"""What every inference method must do, run on a small example of each; a method without one fails the first test."""
 
 import copy
 
@@ -7,14 +7,60 @@ import torch
 from torch import nn
 
 import tacit
-from tacit.inference import INFERENCE_METHODS, MakesPosterior
+from tacit import inference
+from tacit.inference import (
+    PSGLD,
+    SGD,
+    SGHMC,
+    SGLD,
+    SGNHT,
+    AdamDescent,
+    FlatPrior,
+    FullRank,
+    MakesPosterior,
+    MCDropout,
+    MeanField,
+    PlainDescent,
+    VariationalInference,
+    bayes_by_backprop,
+)
 from tacit.ledger import Head
 from tacit.posteriors import GaussianPosterior
 from tacit.training import Checkpoint, read_checkpoint
 from tacit.training.checkpoints import take_apart
 
 
-@pytest.fixture(params=INFERENCE_METHODS.values(), ids=INFERENCE_METHODS)
+def variational(family):
+    return lambda model, losses: VariationalInference(
+        model, losses, 10_000, FlatPrior(), family, AdamDescent(0.05), average=0.95
+    )
+
+
+METHODS = {
+    "sgd": lambda model, losses: SGD(model, losses, learning_rate=0.1),
+    "sgld": lambda model, losses: SGLD(model, losses, step_size=0.01, dataset_size=10),
+    "sghmc": lambda model, losses: SGHMC(model, losses, step_size=0.01, dataset_size=10, friction=0.3),
+    "sgnht": lambda model, losses: SGNHT(
+        model, losses, step_size=0.01, dataset_size=10, temperature=1e-6, diffusion=0.3
+    ),
+    "psgld": lambda model, losses: PSGLD(
+        model, losses, step_size=0.005, dataset_size=10, temperature=1e-8, damping=0.5
+    ),
+    "mean-field variational inference": variational(MeanField()),
+    "full-rank variational inference": variational(FullRank()),
+    "bayes by backprop": lambda model, losses: bayes_by_backprop(model, losses, dataset_size=10_000, learning_rate=0.1),
+    "mc dropout": lambda model, losses: MCDropout(nn.Sequential(nn.Dropout(0.0), model), losses, PlainDescent(0.1)),
+}
+
+
+def test_every_method_has_an_example():
+    public = (getattr(inference, name) for name in inference.__all__)
+    methods = {one for one in public if isinstance(one, type) and hasattr(one, "noise_stddev") and hasattr(one, "step")}
+    here = {type(make(nn.Linear(2, 1), lambda model, batch: model(batch))) for make in METHODS.values()}
+    assert here == methods - {inference.InferenceMethod}
+
+
+@pytest.fixture(params=METHODS.values(), ids=METHODS)
 def method(request):
     torch.manual_seed(0)
     model = nn.Linear(2, 1, bias=False)

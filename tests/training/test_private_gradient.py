@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 from conftest import classify
@@ -111,6 +114,23 @@ def test_leaving_early_settles_at_the_steps_begun(private, data, workers):
             break
     assert engine.ledger.steps == 25
     assert engine.ledger.planned_steps == 100
+
+
+def test_a_program_that_ends_in_an_open_loop_settles_it_without_a_word(tmp_path):
+    program = """
+import sys, torch, tacit
+model = torch.nn.Linear(3, 1)
+private = tacit.PrivateGradient(
+    model, lambda model, batch: model(batch).square().sum(1), tacit.PoissonSampling(probability=0.1, expected_size=10),
+    tacit.ClipRecords(1.0), tacit.GaussianNoise(multiplier=1.0), ledger=sys.argv[1])
+samples = private.samples(torch.randn(100, 3), steps=1000)
+for _ in range(3):
+    private.backward(next(samples))
+"""
+    ledger = tmp_path / "ledger.jsonl"
+    done = subprocess.run([sys.executable, "-c", program, str(ledger)], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert tacit.read_ledger(ledger).steps == 3
 
 
 def test_the_block_is_charged_before_data_is_read(private, model, data):

@@ -1,6 +1,7 @@
 """The clipped sum of a sample, in physical chunks of bounded memory. The chunking changes speed only."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from torch import Tensor
 from tacit.errors import InputError, LossesError
 from tacit.gradients.bookkeeping import Gradients, full_precision
 from tacit.gradients.computing import Computing, guard_of, is_fault_of_a_record
+from tacit.gradients.linear_model import linear_model
 from tacit.gradients.record_gradients import Dense, records_a_stretch
 from tacit.isolation import (
     Places,
@@ -89,7 +91,9 @@ def clipped_sum(
     several = records_a_stretch(max(units, sample or 0))
     summing = _Summing(losses, params, mechanism, units, strategy, several)
     add = summing.add_trusted if isolation == "trusted" else summing.add
-    with guard or guard_of(losses), no_reentrant_checkpoints(), global_chance(summing.device):
+    if isolation == "records" and strategy == "auto":
+        summing.computing.formula = linear_model(losses, params, groups)
+    with _around(losses, guard, summing):
         for part in _parts(groups, sizes, views):
             add(part, chance, chunk)
         summing.compare_again()
@@ -97,6 +101,16 @@ def clipped_sum(
     sums = mechanism.sums(summing.sums, summing.device)
     reasons = tuple(dict.fromkeys(summing.reasons))
     return ClippedSum(sums, summing.squared_norms, reasons, summing.computing.row_bytes)
+
+
+def _around(losses: Losses, guard: StateGuard | None, summing: "_Summing") -> AbstractContextManager[Any]:
+    """What the user's code runs in. Where none of it runs, nothing needs to be put back or compared."""
+    around = ExitStack()
+    if summing.computing.formula is None:
+        around.enter_context(guard or guard_of(losses))
+        around.enter_context(no_reentrant_checkpoints())
+        around.enter_context(global_chance(summing.device))
+    return around
 
 
 def as_groups(batch: Batch | Sequence[RecordGroup] | None) -> list[RecordGroup]:
@@ -207,7 +221,7 @@ class _Summing:
 
     def _add_together(self, part: _Part, chance: RecordChance, some: Places, whole: Places) -> None:
         self._calls += 1
-        if self._calls == 2:
+        if self._calls == 2 and self.computing.formula is None:
             self._watch(part, chance, alone=False)
         rows = _rows_of(whole, part.each)
         seeds = chance.take(part.rows[rows]).spread(part.views)

@@ -14,6 +14,7 @@ from torch import Tensor
 from tacit.errors import InputError, LossesError
 from tacit.gradients.bookkeeping import Gradients, gradients_of
 from tacit.gradients.forward import ForwardPass
+from tacit.gradients.linear_model import LinearModel
 from tacit.gradients.record_gradients import Dense
 from tacit.isolation import (
     Fill,
@@ -27,6 +28,7 @@ from tacit.isolation import (
     writes_into_fresh,
 )  # fmt: skip
 from tacit.isolation.batches import tensors_of
+from tacit.isolation.rows import RowsError
 from tacit.losses import Losses, ModelLosses, check_one_loss_per_record
 from tacit.randomness import RecordChance, seed_everything
 from tacit.types import Batch, Vectors
@@ -48,6 +50,7 @@ class Computing:
     def __init__(self, losses: Losses, params: Mapping[str, Tensor]) -> None:
         self._losses = losses
         self.row_bytes = 0
+        self.formula: LinearModel | None = None  # where the losses are known as one, nothing of the user's runs
         self.learned = _learned.setdefault(losses, Learned())
         self._own = isinstance(losses, ModelLosses) and losses.owns(params)
         self.leaves = dict(params) if self._own else {n: p.detach().requires_grad_() for n, p in params.items()}
@@ -58,6 +61,11 @@ class Computing:
 
     def together(self, batch: Batch, rows: Places, records: int, chance: RecordChance) -> Gradients:
         """The gradients of some rows of a batch, ``len(rows) / records`` in a row for each record."""
+        if self.formula is not None:
+            if len(rows) % self.formula.multiple:
+                raise RowsError(self.formula.multiple)
+            self.row_bytes = 2 * sum(tensor[:1].nbytes for tensor in tensors_of(batch))
+            return self.formula.gradients(take_records(batch, torch.from_numpy(rows)), records)
         fresh = self.learned.fresh
         shared = int.from_bytes(chance.key[:8], "little")
         try:

@@ -5,7 +5,7 @@ from tacit.inference.bounded_posteriors import BoundedBernoulli, BoundedLogistic
 from tacit.inference.descent import AdamDescent, Descent, PlainDescent
 from tacit.inference.gaussian_families import FullRank, GaussianFamily, MeanField
 from tacit.inference.mc_dropout import MCDropout
-from tacit.inference.method import INFERENCE_METHODS, FollowsPlannedNoise, InferenceMethod, MakesPosterior, Tempered
+from tacit.inference.method import FollowsPlannedNoise, InferenceMethod, MakesPosterior, Tempered
 from tacit.inference.priors import FlatPrior, GaussianPrior, LaplacePrior, Prior, ScaleMixturePrior
 from tacit.inference.samplers.langevin import stable_logistic_step
 from tacit.inference.samplers.psgld import PSGLD
@@ -17,7 +17,6 @@ from tacit.inference.step_sizes import CyclicalStep, DecreasingStep, FixedStep, 
 from tacit.inference.variational import VariationalInference, bayes_by_backprop
 
 __all__ = [
-    "INFERENCE_METHODS",
     "PSGLD",
     "SGD",
     "SGHMC",

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from scipy.special import expit
 from torch import Tensor
 
@@ -107,6 +106,8 @@ class BoundedLogistic:
         return self.bound
 
     def draw(self, data: Any, power: float, uniforms: Uniforms) -> Vectors:
+        from scipy.optimize import minimize  # takes a while to load, and is needed here alone
+
         rows, counts = np.unique(self._signed_rows(data), axis=0, return_counts=True)  # tables repeat themselves
 
         def log_density(w: Floats) -> Floats:

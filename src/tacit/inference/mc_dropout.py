@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from tacit.errors import InputError, check_count, check_fraction
 from tacit.inference.descent import Descent, Moments, PlainDescent, averaged
-from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.losses import ModelLosses, UserLosses
 from tacit.posteriors import DropoutPosterior
@@ -97,10 +96,3 @@ class _Dropping:
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         with dropping(model):
             return self.losses(model, batch)
-
-
-def _example(model: nn.Module, losses: UserLosses) -> MCDropout:
-    return MCDropout(nn.Sequential(nn.Dropout(0.0), model), losses, PlainDescent(0.1))
-
-
-INFERENCE_METHODS["mc dropout"] = _example

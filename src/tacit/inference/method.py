@@ -1,11 +1,11 @@
 """What every inference method is: a start, losses that see data, the noise it asks for, and a step without data."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from tacit.losses import Losses, UserLosses
+from tacit.losses import Losses
 from tacit.posteriors import Posterior
 from tacit.types import Vectors
 
@@ -57,7 +57,3 @@ class MakesPosterior(Protocol):
 
     def posterior(self, state: Any) -> Posterior:
         """What has been learned by then."""
-
-
-# One small example of each method on the model and losses given: the contract tests run over these.
-INFERENCE_METHODS: dict[str, Callable[[nn.Module, UserLosses], InferenceMethod[Any]]] = {}

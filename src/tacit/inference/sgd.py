@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InputError, check_count, check_fraction
-from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
@@ -70,6 +69,3 @@ class SGD:
             momentum[name] = self.momentum * state.momentum[name] + gradient
             params[name] = w - eta * momentum[name]
         return SGDState(params, momentum, state.step + 1)
-
-
-INFERENCE_METHODS["sgd"] = lambda model, losses: SGD(model, losses, learning_rate=0.1)

@@ -13,7 +13,7 @@ Kaski). A record's joint norm is |G| weighed by 1 + (e s'(rho))^2 in every coord
 within about one percent of |G|, so the same clip norms fit.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final
@@ -22,9 +22,8 @@ from torch import Tensor, nn
 
 from tacit.errors import check_count, check_fraction, check_positive
 from tacit.inference.descent import AdamDescent, Descent, Moments, PlainDescent, averaged
-from tacit.inference.gaussian_families import FullRank, GaussianFamily, MeanField
-from tacit.inference.method import INFERENCE_METHODS
-from tacit.inference.priors import FlatPrior, GaussianPrior, Prior
+from tacit.inference.gaussian_families import GaussianFamily, MeanField
+from tacit.inference.priors import GaussianPrior, Prior
 from tacit.inference.step_sizes import StepSize
 from tacit.losses import ModelLosses, UserLosses
 from tacit.posteriors import GaussianPosterior
@@ -144,12 +143,6 @@ def _part(both: Mapping[str, Tensor], half: str) -> Vectors:
     return {name.removeprefix(half): value for name, value in both.items() if name.startswith(half)}
 
 
-def _example(family: GaussianFamily) -> Callable[[nn.Module, UserLosses], VariationalInference]:
-    return lambda model, losses: VariationalInference(
-        model, losses, 10_000, FlatPrior(), family, AdamDescent(0.05), average=0.95
-    )
-
-
 def bayes_by_backprop(
     model: nn.Module,
     losses: UserLosses,
@@ -175,10 +168,3 @@ def bayes_by_backprop(
     return VariationalInference(
         model, losses, dataset_size, prior, MeanField(), descent, initial_stddev, temperature, average, seed
     )
-
-
-INFERENCE_METHODS["mean-field variational inference"] = _example(MeanField())
-INFERENCE_METHODS["full-rank variational inference"] = _example(FullRank())
-INFERENCE_METHODS["bayes by backprop"] = lambda model, losses: bayes_by_backprop(
-    model, losses, dataset_size=10_000, learning_rate=0.1
-)

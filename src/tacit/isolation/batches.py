@@ -63,6 +63,8 @@ def count_records(batch: Batch) -> int:
 
 def take_records(batch: Batch, records: slice | Tensor | int) -> Batch:
     """Some records of a batch."""
+    if isinstance(records, Tensor):  # several times as fast as tensor[records]
+        return map_tensors(lambda tensor: tensor.index_select(0, records.to(tensor.device)), batch)
     return map_tensors(lambda tensor: tensor[records], batch)
 
 

@@ -143,11 +143,11 @@ def _encode(table: Table, column: Feature) -> NDArray[np.float64]:
         case Category(levels=levels):
             text = to_text(cells).tolist()
             place = _places(text, levels)
-            missing = np.array([cell.lower() in MISSING for cell in text]) & (place < 0)
+            missing = _are_missing(text) & (place < 0)
             return _with_missing([place[:, None] == np.arange(len(levels))], missing, column)
         case Flag():
             text = to_text(cells).tolist()
-            missing = np.array([cell.lower() in MISSING for cell in text])
+            missing = _are_missing(text)
             return _with_missing([_sides(column, text)[:, None]], missing, column)
 
 
@@ -203,6 +203,11 @@ def _places(text: list[str], levels: tuple[str, ...]) -> NDArray[np.int64]:
 
     known = {cell: find(cell) for cell in set(text)}
     return np.array([known[cell] for cell in text], dtype=np.int64)
+
+
+def _are_missing(text: list[str]) -> NDArray[np.bool_]:
+    known = {cell: cell.lower() in MISSING for cell in set(text)}
+    return np.array([known[cell] for cell in text], dtype=np.bool_)
 
 
 def _sides(flag: Flag, text: list[str]) -> NDArray[np.float64]:

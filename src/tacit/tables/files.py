@@ -100,7 +100,7 @@ def _read_csv(path: Path, numbers: Collection[str]) -> Table:
 
 
 def _from_text(column: Sequence[str], is_number: bool) -> Cells:
-    text = np.array([cell.strip() for cell in column], dtype=object)
+    text = np.array(list(map(str.strip, column)), dtype=object)
     if is_number:
         values = to_numbers(text)
         if all(cell.lower() in MISSING for cell in text[np.isnan(values)].tolist()):

@@ -3,13 +3,13 @@
 import math
 import os
 import secrets
+import weakref
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -72,7 +72,9 @@ class PrivateSum:
         self._goes_on = goes_on
         self._process = os.getpid()
         self._name = secrets.token_hex(16)  # samples carry it, so that no other engine takes them for its own
-        self._outstanding: WeakValueDictionary[int, Drawn] = WeakValueDictionary()  # drawn, not yet released
+        self._outstanding: weakref.WeakValueDictionary[int, Drawn] = (
+            weakref.WeakValueDictionary()
+        )  # drawn, not yet released
         self._samples_drawn = 0
         self._ahead: list[ChargedAhead] = []  # of the loops that are going on
         self._individual_filter = individual_filter
@@ -186,16 +188,25 @@ class PrivateSum:
         rows = (self._rows_here(drawn, source, ids) for drawn in drawn_units)
         self._declare(first, steps)
         self._ahead.append(ahead)
+        at_exit = weakref.finalize(
+            self, _end_at_exit, weakref.ref(self), ahead
+        )  # made after the ledger's: runs before it
+        at_exit.atexit = self._ranks.alone  # several ranks could wait for one that is gone
         try:
             for step, (groups, drawn, chance) in enumerate(source.records(rows), start=first):
                 ahead.begin()
                 yield self._sample(step, groups, drawn, chance, source.views)
         finally:
             self._ahead.remove(ahead)
-            if self._is_home:  # a forked process that leaves the loop has nothing to say about it
-                self._settle(ahead)
-                for recorder in self._recorders:
-                    recorder.save(self.ledger_file.head)
+            if at_exit.detach() is not None:
+                self._end(ahead)
+
+    def _end(self, ahead: ChargedAhead) -> None:
+        """The loop was left, by its end, an error, or the end of the program while it was still open."""
+        if self._is_home:  # a forked process that leaves the loop has nothing to say about it
+            self._settle(ahead)
+            for recorder in self._recorders:
+                recorder.save(self.ledger_file.head)
 
     def _sample(
         self, step: int, groups: list[RecordGroup], rows: DrawnRows, chance: StepChance, views: int | None
@@ -455,6 +466,13 @@ class PrivateSum:
     def _rank_block(self) -> int:
         """What ranks deal out at a time; it must be the same for all of them."""
         return self.plan.physical_batch or _CHUNK
+
+
+def _end_at_exit(engine: "weakref.ref[PrivateSum]", ahead: ChargedAhead) -> None:
+    """A program that ends with a loop still open pays for the steps that it began, as if it had left the loop."""
+    found = engine()
+    if found is not None:
+        found._end(ahead)
 
 
 def _memory_budget() -> float:

@@ -24,7 +24,6 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InputError, check_count, check_fraction, check_positive
-from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances
 from tacit.inference.step_sizes import StepSize, as_step_size
@@ -125,8 +124,3 @@ class PSGLD:
         if self.noise == "planned":
             return gradient_variances(self.mean_noise, self.dataset_size)
         return dict.fromkeys(state.params, self._asked_variance(state.step))
-
-
-INFERENCE_METHODS["psgld"] = lambda model, losses: PSGLD(
-    model, losses, step_size=0.005, dataset_size=10, temperature=1e-8, damping=0.5
-)

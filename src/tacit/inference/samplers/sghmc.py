@@ -26,7 +26,6 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import check_share
-from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.step_sizes import StepSize, as_step_size
@@ -119,6 +118,3 @@ class SGHMC:
         beta = {name: eta * V[name] / (2 * self.temperature) for name in V}
         alpha = max(self.friction, *beta.values())
         return eta, alpha, {name: 2 * self.temperature * (alpha - beta[name]) * eta for name in V}
-
-
-INFERENCE_METHODS["sghmc"] = lambda model, losses: SGHMC(model, losses, step_size=0.01, dataset_size=10, friction=0.3)

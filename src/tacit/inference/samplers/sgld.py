@@ -23,7 +23,6 @@ from typing import final
 
 from torch import Tensor, nn
 
-from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.step_sizes import StepSize, as_step_size
@@ -144,6 +143,3 @@ class SGLD:
         if missing is not None:
             params = add_normals(params, missing, self.seed, state.step)
         return SGLDState(params, state.step + 1)
-
-
-INFERENCE_METHODS["sgld"] = lambda model, losses: SGLD(model, losses, step_size=0.01, dataset_size=10)

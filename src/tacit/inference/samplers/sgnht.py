@@ -25,7 +25,6 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InputError, check_share
-from tacit.inference.method import INFERENCE_METHODS
 from tacit.inference.priors import FlatPrior, Prior
 from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
 from tacit.inference.step_sizes import StepSize, as_step_size
@@ -122,8 +121,3 @@ class SGNHT:
 def _mean_square(vectors: Vectors) -> float:
     total = sum(float(value.double().square().sum()) for value in vectors.values())
     return total / sum(value.numel() for value in vectors.values())
-
-
-INFERENCE_METHODS["sgnht"] = lambda model, losses: SGNHT(
-    model, losses, step_size=0.01, dataset_size=10, temperature=1e-6, diffusion=0.3
-)
