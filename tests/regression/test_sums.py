@@ -173,5 +173,14 @@ def test_rounding_stays_below_the_slack():
     assert np.linalg.norm(total(np.vstack([one, x])) - total(x) - alone) < SLACK / 100
 
 
+def test_the_mean_of_counts_is_never_below_zero():
+    """Between two points of its table it was -1e-12, and a draw of such counts failed after the charge."""
+    eta = np.linspace(-60, 60, 10_001)[:, None]
+    for most in (1.0, 2.7, 20.0, 500.0):
+        found = Poisson(most).mean(eta, np.ones(len(eta)))
+        assert found.min() >= 0
+        assert found.max() <= most
+
+
 def test_families_are_values():
     assert dataclasses.replace(Linear(), clip=0.5) == Linear(0.5)

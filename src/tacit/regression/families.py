@@ -128,7 +128,7 @@ class Poisson:
     def mean(self, eta: Floats, exposure: Floats) -> Floats:
         """Of min(Y, most)."""
         mu, (grid, centre, _) = self._mu(eta, exposure), _clipped_poisson(self.most, self.most)
-        return np.asarray(mu + np.interp(mu, grid, centre))
+        return np.maximum(mu + np.interp(mu, grid, centre), 0.0)
 
     def scores(self, eta: Floats, y: Floats, exposure: Floats) -> Floats:
         mu, (grid, centre, _) = self._mu(eta, exposure), _clipped_poisson(self.most, self._clip)
