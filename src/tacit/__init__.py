@@ -26,6 +26,7 @@ _HOME = {
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
     "tacit.posteriors": ["Draws", "load_posterior", "predict"],
     "tacit.randomness": ["Randomness"],
+    "tacit.regression": ["PrivateRegression"],
     "tacit.sampling": [
         "BallsInBinsSampling",
         "FixedSizeSampling",
@@ -127,6 +128,7 @@ _ROOMS = (
     "pate",
     "posteriors",
     "randomness",
+    "regression",
     "release",
     "reports",
     "runs",
@@ -177,6 +179,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit import pate as pate
     from tacit import posteriors as posteriors
     from tacit import randomness as randomness
+    from tacit import regression as regression
     from tacit import release as release
     from tacit import reports as reports
     from tacit import runs as runs
@@ -213,6 +216,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.posteriors import load_posterior as load_posterior
     from tacit.posteriors import predict as predict
     from tacit.randomness import Randomness as Randomness
+    from tacit.regression import PrivateRegression as PrivateRegression
     from tacit.sampling import BallsInBinsSampling as BallsInBinsSampling
     from tacit.sampling import FixedSizeSampling as FixedSizeSampling
     from tacit.sampling import Microbatches as Microbatches

@@ -22,6 +22,8 @@ COMMANDS = {
     "demo": "See it at work on real medical data, in about a minute.",
     "schema": "Draft what is public about a table.",
     "train": "Train a private model on a table.",
+    "regress": "Estimate coefficients with intervals that know the privacy noise.",
+    "summary": "Print the coefficients of a regression, at any level.",
     "predict": "Predict new records, and say how sure that is.",
     "account": "Say what a run cost, by every accountant.",
     "audit": "Try to break the guarantee.",

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from tacit.accountants import Guarantee, Refusal
 from tacit.reports.pictures.chart import Chart
+from tacit.reports.pictures.forest import Forest
 from tacit.reports.pictures.people import People
 
 Tone = Literal["danger", "caution"]
@@ -56,7 +57,7 @@ class Picture:
     name: str
     title: str
     description: str
-    drawing: Chart | People
+    drawing: Chart | Forest | People
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from tacit import __version__
 from tacit.accountants import Guarantee, Refusal, check_delta, guarantees
 from tacit.ledger import Ledger
 from tacit.reports.content import Headline, Report, Section
+from tacit.reports.sections.coefficients import coefficients_section
 from tacit.reports.sections.curves import curves_section
 from tacit.reports.sections.guarantees import guarantees_section
 from tacit.reports.sections.promise import attack_picture, headline, promise_section
@@ -57,13 +58,19 @@ def _sections(run: RunContent, delta: float, said: Headline, results: tuple[Guar
     return [
         *([] if warned is None else [warned]),
         promise_section(run.ledger, said),
-        quality_section(run.evaluation),
+        _findings(run),
         guarantees_section(results),
         curves_section(run.ledger, delta, said),
         training_section(run),
         verify_section(run, delta),
         *(typical_section(run.ledger, item, delta) for item in run.evidence),
     ]
+
+
+def _findings(run: RunContent) -> Section:
+    """A regression has coefficients, any other run predictions."""
+    regression = run.facts is not None and run.facts.coefficients
+    return coefficients_section(run.facts) if run.facts is not None and regression else quality_section(run.evaluation)
 
 
 def usual_delta(ledger: Ledger) -> float:

@@ -15,6 +15,7 @@ from tacit.storage.names import clean
 from tacit.tables import Schema
 
 FORMAT = 1  # of run.json and of evaluation.json
+COEFFICIENTS = "coefficients"  # the task of tacit regress
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,8 @@ class RunFacts:
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "RunFacts":
+        if facts.get("task") == COEFFICIENTS:
+            raise InputError("the run is a regression, which predicts nothing; its coefficients: tacit summary RUN")
         problem = Problem(
             Schema.from_json(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
             facts["model"], shared=facts.get("shared_epsilon") is not None,
@@ -142,6 +145,21 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
+class Interval:
+    """A coefficient of a regression and its interval; None where none is stated.
+
+    ``scale`` makes of it the effect of half a number's declared range, or of a level; None for an intercept.
+    """
+
+    name: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+    level: float
+    scale: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeclaredFacts:
     """What was declared about a run. Public, but not proved by the ledger."""
 
@@ -160,6 +178,7 @@ class DeclaredFacts:
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
     derived_schema: bool
+    coefficients: tuple[Interval, ...] = ()
 
 
 def parse_facts(given: Fields) -> DeclaredFacts:
@@ -181,7 +200,15 @@ def parse_facts(given: Fields) -> DeclaredFacts:
         settings=tuple(_setting(item) for item in given.parts("settings")),
         warnings=given.names("warnings"),
         derived_schema=schema is not None and schema.truth("derived_from_private_data"),
+        coefficients=tuple(_interval(item) for name in (COEFFICIENTS, "contrasts") for item in given.parts(name)),
     )
+
+
+def _interval(item: Fields) -> Interval:
+    return Interval(
+        item.text("name", "unnamed"), item.number("estimate"), item.number("low"), item.number("high"),
+        item.needed("level"), item.number("scale"),
+    )  # fmt: skip
 
 
 def _setting(item: Fields) -> Setting:

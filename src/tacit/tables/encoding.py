@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import InputError
 from tacit.tables.columns import Category, Flag, Number
-from tacit.tables.files import MISSING, Table, number_text, to_number, to_numbers, to_text
+from tacit.tables.files import MISSING, Cells, Table, number_text, to_number, to_numbers, to_text
 from tacit.tables.schema import Schema
 
 Floats = NDArray[np.float32]
@@ -172,6 +172,26 @@ def _encode_number(values: NDArray[np.float64], column: Number) -> NDArray[np.fl
 def _with_missing(parts: list[NDArray[np.generic]], missing: NDArray[np.bool_], column: Feature) -> NDArray[np.float64]:
     parts = [*parts, missing[:, None]] if column.may_be_missing else parts
     return column.weight * np.concatenate([part.astype(np.float64) for part in parts], axis=1)
+
+
+def level_places(cells: Cells, column: Category | Flag) -> NDArray[np.int64]:
+    """The number of each cell's level, for a flag 0 (no) or 1 (yes); -1 for what was not declared.
+
+    Example:
+        >>> level_places(np.array(["yes", "No", "?"], dtype=object), Flag("smoker")).tolist()
+        [1, 0, -1]
+    """
+    text = to_text(cells).tolist()
+    if isinstance(column, Category):
+        return _places(text, column.levels)
+    sides = _sides(column, text)
+    return np.where(sides == 0, -1, sides > 0).astype(np.int64)
+
+
+def missing_cells(cells: Cells, column: Category | Flag) -> NDArray[np.bool_]:
+    """Whether a cell says that its value is missing, and is no declared level."""
+    said = np.array([cell.lower() in MISSING for cell in to_text(cells).tolist()], dtype=bool)
+    return said & (level_places(cells, column) < 0)
 
 
 def _places(text: list[str], levels: tuple[str, ...]) -> NDArray[np.int64]:

@@ -12,7 +12,16 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from tacit.reports.content import Block, Picture, Report
-from tacit.reports.pictures import Chart, People, draw_chart, draw_key, draw_people, draw_person_key
+from tacit.reports.pictures import (
+    Chart,
+    Forest,
+    People,
+    draw_chart,
+    draw_forest,
+    draw_key,
+    draw_people,
+    draw_person_key,
+)
 from tacit.reports.text import percent_up, small, up
 from tacit.storage.names import one_line
 
@@ -55,6 +64,8 @@ def _drawn(picture: Picture) -> str:
     match picture.drawing:
         case People() as people:
             return draw_people(people, picture.name, title, description)
+        case Forest() as forest:
+            return draw_forest(forest, picture.name, title, description)
         case Chart() as chart:
             return draw_chart(chart, picture.name, title, description)
 
@@ -64,5 +75,7 @@ def _key(picture: Picture) -> list[tuple[str, str]]:
     match picture.drawing:
         case People(key=key):
             return [(draw_person_key(kind), text) for kind, text in key]
+        case Forest():
+            return []
         case Chart(series=series):
             return [(draw_key(item), item.name) for item in series if item.x]

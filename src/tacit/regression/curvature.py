@@ -1,0 +1,141 @@
+"""What a noisy symmetric matrix says about the exact one: shrinkage that the noise, which is known, decides on.
+
+Entries off the diagonal are many and most of them small, so plain noise would swamp the small eigenvalues. On the scale
+of correlations, with the noise s_ij of each entry known, the exact matrix is described by
+
+    D = low rank + E,    E_ij ~ sum_k pi_k N(0, tau_k^2)
+
+- low rank: eigenvectors beyond the edge 2 s sqrt(d) of the noise's spectrum, their values freed
+  of what noise adds (deformed Wigner matrices: seen = l + s^2 d / l), so that common factors survive
+- the rest: a mixture of normals around 0, its weights found by EM from all entries (adaptive shrinkage, Stephens 2017),
+  so that single large entries are kept and noise around 0 goes
+
+The posterior of each entry is then a mixture of normals, from which :meth:`Curvature.changes` draws.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.regression.sums import NoisyMatrix
+from tacit.types import Floats
+
+_ROUNDS = 200
+_BEYOND = 1.1  # times the edge of the noise before a direction counts as a common factor
+_FLOOR = 0.02  # the least eigenvalue, as a share of the median one
+
+
+@dataclass(frozen=True, slots=True)
+class Curvature:
+    """The posterior of an exact matrix. Public.
+
+    Args:
+        mean: positive definite.
+        scale: square roots of its diagonal as released.
+        weights, shifts, stddevs: of the normals that each entry above the diagonal may come from, [entries, normals],
+            as differences from ``mean`` on the scale of correlations.
+        released: the noisy matrix itself.
+    """
+
+    mean: Floats
+    scale: Floats
+    weights: Floats
+    shifts: Floats
+    stddevs: Floats
+    released: NoisyMatrix
+
+    def relative_noise(self, directions: Floats) -> Floats:
+        """The noise of v'Hv over its released value, for each row v: no shrinkage can make up for a large one."""
+        seen = np.einsum("ki,ij,kj->k", directions, self.released.value, directions)
+        fourth, square = (directions**4).sum(1), (directions**2).sum(1)
+        noise = np.sqrt(self.released.on**2 * fourth + 2 * self.released.off**2 * (square**2 - fourth))
+        return np.asarray(noise / np.maximum(seen, 1e-300))
+
+    def changes(self, chance: np.random.Generator, count: int) -> Iterator[Floats]:
+        """Draws of (exact matrix - mean)."""
+        size, above = len(self.mean), np.triu_indices(len(self.mean), 1)
+        entries, steps = np.arange(len(self.weights)), self.weights.cumsum(1)
+        for _ in range(count):
+            which = (chance.random((len(entries), 1)) > steps).sum(1).clip(max=steps.shape[1] - 1)
+            draw = self.shifts[entries, which] + self.stddevs[entries, which] * chance.standard_normal(len(entries))
+            change = np.zeros((size, size))
+            change[above] = draw
+            yield (change + change.T) * np.outer(self.scale, self.scale) + np.diag(
+                self.released.on * chance.standard_normal(size)
+            )
+
+
+def posterior_of(released: NoisyMatrix, expected: Floats) -> Curvature:
+    """What is known of the exact matrix, given a noisy release and what other releases let expect."""
+    scale = np.sqrt(np.maximum(np.diag(released.value), 2 * released.on))
+    above = np.triu_indices(len(scale), 1)
+    both = np.outer(scale, scale)
+    noise = released.off / both[above]
+    apart = (released.value - expected) / both
+    common = _common_factors(apart, float(np.sqrt((noise**2).mean())) if len(noise) else 0.0)
+    weights, means, stddevs = _shrunk((apart - common)[above], noise)
+    found = np.zeros_like(apart)
+    centre = (weights * means).sum(1)
+    found[above] = common[above] + centre
+    mean = (found + found.T) * both + expected
+    np.fill_diagonal(mean, np.maximum(np.diag(released.value), released.on))
+    shifts = means - centre[:, None]
+    variances = np.zeros_like(apart)
+    variances[above] = (weights * (shifts**2 + stddevs**2)).sum(1)
+    entries = (variances + variances.T) * both**2 + np.diag(np.full(len(scale), released.on**2))
+    return Curvature(_above_noise(mean, entries), scale, weights, shifts, stddevs, released)
+
+
+def _above_noise(matrix: Floats, variances: Floats) -> Floats:
+    """The matrix with no eigenvalue below the standard deviation of v'Hv: where there is no data, doubt must show."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    squares = vectors**2
+    twice = 2 * variances - np.diag(np.diag(variances))  # an entry off the diagonal counts twice in v'Hv
+    least = np.sqrt(np.einsum("ik,ij,jk->k", squares, twice, squares))
+    return np.asarray((vectors * np.maximum(values, np.maximum(least, 1e-9 * values.max()))) @ vectors.T)
+
+
+def positive(matrix: Floats, floor: float = _FLOOR) -> Floats:
+    """The matrix with no eigenvalue below a share of the median one."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    least = floor * max(float(np.median(values)), float(values.max()) * 1e-6, 1e-12)
+    return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
+
+
+def _common_factors(apart: Floats, noise: float) -> Floats:
+    """The low-rank part; its own diagonal is filled in round by round, as in principal factor analysis."""
+    filled, edge = apart.copy(), 2 * noise * np.sqrt(len(apart))
+    np.fill_diagonal(filled, 0.0)
+    found = np.zeros_like(filled)
+    for _ in range(15):
+        values, vectors = np.linalg.eigh(filled)
+        beyond = np.abs(values) > _BEYOND * edge
+        if not beyond.any() or edge == 0:
+            return found
+        freed = np.sign(values) * (np.abs(values) + np.sqrt(np.maximum(values**2 - edge**2, 0))) / 2
+        found = (vectors * np.where(beyond, freed, 0.0)) @ vectors.T
+        np.fill_diagonal(filled, np.diag(found))
+    return np.asarray(found)
+
+
+def _shrunk(entries: Floats, noise: Floats) -> tuple[Floats, Floats, Floats]:
+    """For each entry the weights, means and standard deviations of the normals that it may come from."""
+    if not len(entries):
+        empty = np.zeros((0, 1))
+        return empty, empty, empty
+    least = float(noise.min()) / 8
+    most = 1.5 * float(np.sqrt(max(0.0, (entries**2 - noise**2).max())))
+    number = max(3, int(np.ceil(np.log(max(most / least, 2)) / np.log(1.6))))
+    widths = np.concatenate([[0.0], np.geomspace(least, max(most, 2 * least), number)])
+    variance = noise[:, None] ** 2 + widths**2
+    likely = np.exp(-0.5 * entries[:, None] ** 2 / variance) / np.sqrt(variance) + 1e-300
+    shares = np.full(len(widths), 1 / len(widths))
+    for _ in range(_ROUNDS):
+        belongs = shares * likely
+        belongs /= belongs.sum(1, keepdims=True)
+        shares = belongs.sum(0) + 1 / len(widths)
+        shares /= shares.sum()
+    belongs = shares * likely
+    kept = widths**2 / variance
+    return belongs / belongs.sum(1, keepdims=True), kept * entries[:, None], np.sqrt(kept) * noise[:, None]

@@ -1,0 +1,116 @@
+"""How the budget of a regression is shared out over its releases, and the noise that follows; public numbers only.
+
+Each release has a share of the precision 1/z^2: noise of z / sqrt(share) on a sum of norm 1 for each record. With all
+shares adding up to 1, all of it together is one Gaussian release of multiplier z, and z is the least one that a
+certified accountant finds within (epsilon, delta).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tacit.accountants import get_accountant
+from tacit.accountants.gaussian import gaussian_mu
+from tacit.accountants.search import smallest_within
+from tacit.errors import RefusedError
+from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
+from tacit.regression.families import Family, Linear, Ordered, Poisson
+
+Stages = tuple[Mapping[str, float], ...]
+SLACK = 1e-5  # what rounding may add to one record's part of a sum, relative to its bound (sums.py)
+_AMPLE = 0.5  # the multiplier at which epsilon is about 10
+_FEW = 15  # parameters
+_LOOSE = {"poisson": 2.0, "linear": 1.5}  # how much less closely than others a record's curvature is bounded
+STEPS = 3  # corrections of the estimate before the last release
+
+# What was tried: shares from .02 to .4 in some ten layouts, on simulated tables (docs/regression.md).
+_BOUNDED: Stages = (
+    {"gram off": 0.08, "gram on": 0.03, "offset": 0.28},
+    {"mean 1": 0.03, "curvature 1 off": 0.07, "curvature 1 on": 0.03},
+    {"mean 2": 0.04},
+    {"mean 3": 0.06},
+    {"mean last": 0.26, "curvature last off": 0.07, "curvature last on": 0.04, "score size": 0.02},
+)
+_CLIPPED: Stages = (
+    {"outcomes": 0.02},
+    {"gram off": 0.10, "gram on": 0.04, "offset": 0.08},
+    {"residuals 1": 0.02},
+    {"score 1": 0.06, "curvature 1 off": 0.06, "curvature 1 on": 0.02, "residuals 2": 0.02},
+    {"score 2": 0.10},
+    {"score 3": 0.14},
+    {"score last": 0.26, "curvature last off": 0.06, "curvature last on": 0.02, "score size": 0.01},
+)
+_ORDERED: Stages = (
+    *_BOUNDED[:-1],
+    {"mean last": 0.25, "curvature last off": 0.06, "curvature last on": 0.03, "scores off": 0.07, "scores on": 0.04},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlan:
+    """Every release by name with its share of the precision, stage by stage, and the multiplier of all together.
+
+    Example:
+        >>> plan = ReleasePlan(({"a": 0.25}, {"b": 0.75}), multiplier=2.0)
+        >>> round(plan.stddev("a") / (1 + SLACK), 9), len(plan.charges())
+        (4.0, 2)
+    """
+
+    stages: Stages
+    multiplier: float
+
+    @property
+    def is_ample(self) -> bool:
+        """Whether the noise hardly matters (from epsilon 10 on): then no record is weighted down or clipped for it."""
+        return self.multiplier <= _AMPLE
+
+    def stddev(self, name: str) -> float:
+        """Of the noise on a sum to which no record adds more than 1."""
+        share = next(stage[name] for stage in self.stages if name in stage)
+        return self.multiplier / math.sqrt(share) * (1 + SLACK)
+
+    def charges(self) -> list[Charge]:
+        """What the ledger is charged, all of it before a record is touched: one release on the full batch a stage.
+
+        Where a later stage asks follows from earlier ones, what it may reveal does not: norms and noise are fixed here.
+        """
+        return [Charge(PoissonSample(1.0, tuple(self._query(name) for name in stage)), 1) for stage in self.stages]
+
+    def _query(self, name: str) -> GaussianSumQuery:
+        return GaussianSumQuery(1.0, self.stddev(name), SLACK, group=name)
+
+
+def release_plan(family: Family, parameters: int, epsilon: float, delta: float) -> ReleasePlan:
+    """The least noise with which all releases stay within (epsilon, delta), by the PLD accountant.
+
+    Matrices grow faster than vectors with the number of parameters, and that of some families is bounded less closely,
+    so entries off the diagonal get up to four times their share.
+    """
+    match family:
+        case Ordered():
+            stages = _ORDERED
+        case Linear() | Poisson():
+            stages = _CLIPPED
+        case _:
+            stages = _BOUNDED
+    more = min(max(math.sqrt(parameters / _FEW), 1.0), 2.0) * _LOOSE.get(family.name, 1.0)
+    asked = [{name: share * (more if name.endswith(" off") else 1) for name, share in one.items()} for one in stages]
+    total = math.fsum(share for stage in asked for share in stage.values())
+    even = tuple({name: share / total for name, share in stage.items()} for stage in asked)
+    return ReleasePlan(even, _multiplier(epsilon, delta))
+
+
+@lru_cache(maxsize=256)
+def _multiplier(epsilon: float, delta: float) -> float:
+    reader = get_accountant("pld")
+
+    def cost(z: float) -> float:
+        try:
+            ledger = Ledger.planned(ReleasePlan(({"all": 1.0},), z).charges())
+            return reader.guarantee(ledger, delta=delta).epsilon
+        except RefusedError:
+            return math.inf
+
+    # a hair above, because the groups' sum of squares rounds
+    return smallest_within(cost, epsilon, "noise multiplier", 1 / gaussian_mu(epsilon, delta)) * (1 + 1e-9)

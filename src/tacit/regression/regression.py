@@ -1,0 +1,216 @@
+"""A private regression: charge the ledger, release, and say what the releases say about the coefficients."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.accountants import Budget, BudgetGate, Guarantee, Refusal, guarantees
+from tacit.errors import InputError
+from tacit.ledger import Ledger, LedgerFile, LedgerHeader
+from tacit.regression.families import FamilyName, Multinomial
+from tacit.regression.fit import release_statistics
+from tacit.regression.posterior import Posterior, posterior_draws
+from tacit.regression.priors import Prior, with_prior
+from tacit.regression.problem import RegressionProblem
+from tacit.regression.summary import Coefficient, Draws, contrast, summarise
+from tacit.regression.sums import PrivateSums, Rows
+from tacit.tables import Schema, Table, read_schema, read_table
+from tacit.types import Floats
+
+if TYPE_CHECKING:
+    from tacit.randomness import Randomness
+
+_FAR = 4.0  # standard deviations of a last step from which the curvature is not that of the optimum
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """Coefficients, how sure they are, and what they cost. All of it is public.
+
+    Args:
+        draws: of the posterior, with the prior.
+        doubt: the relative uncertainty of the curvature in its least certain direction.
+        convergence: the last step in standard deviations.
+        ledger: what was charged; None for a simulation in memory.
+    """
+
+    problem: RegressionProblem
+    prior: Prior
+    draws: Draws
+    doubt: float
+    convergence: float
+    ledger: Ledger | None = None
+
+    def coefficients(self, level: float = 0.95) -> list[Coefficient]:
+        """The table, with credible intervals of this level."""
+        return summarise(self.draws, level, ratios=self.problem.is_ratio is not None)
+
+    def contrast(self, text: str, level: float = 0.95) -> list[Coefficient]:
+        """The difference between two levels, as in ``drug=yes - drug=no``; post-processing, so it costs nothing."""
+        outputs = [""]
+        if isinstance(self.problem.family, Multinomial):
+            outputs = [f"{name}: " for name in self.problem.levels[1:]]
+        found = contrast(self.draws, text, self.problem.design, outputs)
+        return summarise(found, level, ratios=self.problem.is_ratio is not None)
+
+    @property
+    def guarantees(self) -> list[Guarantee | Refusal]:
+        return [] if self.ledger is None else guarantees(self.ledger, self.problem.delta)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to know before the numbers are used; all of it follows from released numbers."""
+        said, rows = [], self.coefficients()
+        unclear = [row.name for row in rows if not row.is_identified]
+        if unclear:
+            which = "all coefficients" if len(unclear) == len(rows) else ", ".join(unclear)
+            rest = "the prior's intervals are given" if self.draws.is_proper else "no interval is stated"
+            said.append(
+                f"not identified: {which}; too few records tell of it at this epsilon, so {rest}: more records, more "
+                "epsilon, fewer columns or levels, or a prior"
+            )
+        if self.convergence > _FAR:
+            said.append(
+                f"the last step was {self.convergence:.1f} standard deviations long: the curvature was not taken at "
+                "the optimum, and intervals may be off; more epsilon or a closer declaration of the bounds helps"
+            )
+        return said
+
+
+def regress_in_memory(
+    problem: RegressionProblem, rows: Rows, normals: Callable[[int], Floats], prior: Prior | None = None
+) -> Regression:
+    """The same releases and the same posterior, charged to nobody: for simulations on made-up records."""
+    prior = prior or Prior()
+    sums = PrivateSums(rows, problem.reach, problem.plan, normals)
+    found = posterior_draws(release_statistics(sums, problem.family))
+    return Regression(problem, prior, _reported(problem, found, prior), found.doubt, found.convergence)
+
+
+def _reported(problem: RegressionProblem, found: Posterior, prior: Prior) -> Draws:
+    """Draws on the table's own scale."""
+    to_names, shift = problem.reported
+    values = with_prior(found.draws @ to_names.T + shift, prior, problem.prior_units)
+    sampling = to_names @ found.sampling @ to_names.T
+    return Draws(problem.names, values, sampling, found.unclear_share(to_names), prior.kind != "flat")
+
+
+def check_asked(problem: RegressionProblem, contrasts: Sequence[str], level: float) -> None:
+    """Refuse a level or a contrast that has no meaning, before anything is charged."""
+    count = len(problem.names)
+    nothing = Draws(problem.names, np.zeros((2, count)), np.zeros((count, count)), np.zeros(count))
+    asked = Regression(problem, Prior(), nothing, 0.0, 0.0)
+    for text in contrasts:
+        asked.contrast(text, level)
+    asked.coefficients(level)
+
+
+def charge(problem: RegressionProblem, ledger: str | PathLike[str], kind: str = "secure") -> Ledger:
+    """Charge all releases of the plan, before a record is touched."""
+    schema, charges = problem.schema, problem.plan.charges()
+    header = LedgerHeader(
+        dataset=schema.dataset, dataset_size=schema.records, epsilon=problem.epsilon, delta=problem.delta,
+        randomness=kind, assumptions=schema.assumptions,  # type: ignore[arg-type]
+    )  # fmt: skip
+    BudgetGate(Budget(problem.epsilon, problem.delta))(Ledger(header), charges)  # before there is a file
+    with LedgerFile(ledger, header) as file:
+        BudgetGate(Budget(problem.epsilon, problem.delta))(file.ledger, charges)
+        file.plan(len(charges))
+        file.reserve(charges)
+        return file.ledger
+
+
+def regress(
+    problem: RegressionProblem,
+    table: Table,
+    ledger: str | PathLike[str],
+    *,
+    prior: Prior | None = None,
+    randomness: "Randomness | None" = None,
+) -> Regression:
+    """Charge, release and summarise. A table that does not fit is refused before anything is charged."""
+    from tacit.randomness import Randomness  # torch comes with it
+
+    problem.check_table(table)
+    rows, source = problem.rows(table), randomness or Randomness()
+    charged = charge(problem, ledger, source.kind)
+    found = regress_in_memory(problem, rows, lambda count: source.normals(count).numpy(), prior)
+    return Regression(problem, found.prior, found.draws, found.doubt, found.convergence, charged)
+
+
+class PrivateRegression:
+    """Linear, logistic, Poisson, ordered or multinomial regression with intervals that know the privacy noise.
+
+    Args:
+        schema: declared columns, or the path of a schema file.
+        outcome: the column to explain.
+        epsilon, delta: the budget.
+        family: by default from the outcome's kind.
+        exposure: a column, for counts.
+        interactions: as ``("age:job",)``.
+        prior: "flat", "gaussian:SCALE" or "laplace:SCALE".
+        ledger: the file that is charged; a temporary one if left out, so that fits do not add up.
+        random_state: for tests only; marks the ledger as seeded.
+
+    Example:
+        >>> from tacit.tables import Flag, Number
+        >>> chance = np.random.default_rng(0)
+        >>> age = chance.uniform(20, 60, size=20_000)
+        >>> ill = chance.random(20_000) < 1 / (1 + np.exp(-(age - 40) / 10))
+        >>> table = Table({"age": age, "ill": np.where(ill, "yes", "no").astype(object)})
+        >>> schema = Schema((Number("age", 20, 60), Flag("ill")), records=20_000)
+        >>> found = PrivateRegression(schema, "ill", epsilon=1.0, random_state=0).fit(table)
+        >>> [(row.name, round(row.estimate, 1)) for row in found.coefficients()]
+        [('(intercept)', -4.1), ('age', 0.1)]
+    """
+
+    def __init__(
+        self,
+        schema: Schema | str | PathLike[str],
+        outcome: str,
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        family: FamilyName | None = None,
+        exposure: str | None = None,
+        interactions: Sequence[str] = (),
+        prior: str = "flat",
+        ledger: str | PathLike[str] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        declared = schema if isinstance(schema, Schema) else read_schema(Path(schema))
+        self.problem = RegressionProblem(
+            declared, outcome, epsilon, delta, family, exposure, tuple(interactions)
+        )  # refuses what does not fit, before any data
+        self.prior, self.ledger, self.random_state = Prior.parse(prior), ledger, random_state
+
+    def fit(self, data: Table | str | PathLike[str] | dict[str, Any]) -> Regression:
+        """Charge the ledger and fit. ``data`` is a table, a file, a dict of columns or a data frame."""
+        from tacit.randomness import Randomness
+
+        source = Randomness() if self.random_state is None else Randomness.seeded(self.random_state)
+        with tempfile.TemporaryDirectory() as folder:
+            ledger = self.ledger if self.ledger is not None else Path(folder) / "ledger.jsonl"
+            return regress(self.problem, _table(data, self.problem), ledger, prior=self.prior, randomness=source)
+
+
+def _table(data: Any, problem: RegressionProblem) -> Table:
+    if isinstance(data, Table):
+        return data
+    if isinstance(data, str | PathLike):
+        return read_table(Path(data), problem.schema.numbers)
+    if not hasattr(data, "keys"):
+        raise InputError(f"data must be a table, a file or named columns, found {type(data).__name__}")
+    return Table({str(name): _cells(data[name]) for name in data.keys()})  # noqa: SIM118 - a data frame has keys too
+
+
+def _cells(column: Any) -> Any:
+    cells = np.asarray(column)
+    if cells.dtype.kind in "fiu":
+        return cells.astype(np.float64)
+    return np.array(["" if cell is None or cell != cell else str(cell) for cell in cells.tolist()], dtype=object)

@@ -1,0 +1,169 @@
+"""``tacit regress`` and ``tacit summary``: a real run's folder, any level, and nothing charged for a mistake."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tacit.commands.app import run
+from tacit.ledger import read_ledger
+from tacit.regression import sums
+
+SCHEMA = """
+dataset = "patients"
+records = 4000
+target = "ill"
+[[columns]]
+name = "age"
+kind = "number"
+low = 20
+high = 80
+[[columns]]
+name = "drug"
+kind = "flag"
+[[columns]]
+name = "ill"
+kind = "flag"
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("regress")
+    chance = np.random.default_rng(0)
+    age, drug = chance.uniform(20, 80, 4000), chance.integers(0, 2, 4000)
+    ill = chance.random(4000) < 1 / (1 + np.exp(-(0.03 * (age - 50) - 0.6 * drug)))
+    lines = [f"{a:.1f},{'yes' if d else 'no'},{'yes' if i else 'no'}" for a, d, i in zip(age, drug, ill, strict=True)]
+    (folder / "t.csv").write_text("age,drug,ill\n" + "\n".join(lines) + "\n")
+    (folder / "s.toml").write_text(SCHEMA)
+    return folder
+
+
+def command(files, out, *more):
+    return [
+        "regress",
+        str(files / "t.csv"),
+        "--schema",
+        str(files / "s.toml"),
+        "--epsilon",
+        "2",
+        "--out",
+        str(out),
+        *more,
+    ]
+
+
+@pytest.fixture(scope="module")
+def finished(files):
+    assert run(command(files, files / "run", "--contrast", "drug=yes - drug=no")) == 0
+    return files / "run"
+
+
+def test_json_has_coefficients_and_guarantees(files, tmp_path, capsys):
+    assert run(command(files, tmp_path / "run", "--json", "--level", ".9")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in found["coefficients"]] == ["(intercept)", "age", "drug = yes"]
+    for row in found["coefficients"]:
+        assert row["low"] < row["estimate"] < row["high"]
+        assert row["level"] == 0.9
+    assert min(one["epsilon"] for one in found["guarantees"] if one.get("is_bound")) <= 2
+
+
+def test_the_folder_is_a_run_that_other_commands_read(finished, tmp_path, capsys):
+    assert {path.name for path in finished.iterdir()} >= {
+        "artefacts.json", "ledger.jsonl", "posterior.safetensors", "run.json",
+    }  # fmt: skip
+    for words in (["account", finished], ["report", finished], ["release", finished, "--out", tmp_path / "out"],
+                  ["release", "--check", tmp_path / "out"], ["ledger", "verify", finished]):  # fmt: skip
+        assert run([str(word) for word in words]) == 0, words
+    page = (finished / "report.html").read_text()
+    assert "What are the effects?" in page
+    assert "drug = yes" in page
+    assert 'class="line strong"' in page
+    assert run(["predict", str(finished), str(finished.parent / "t.csv"), "--out", str(tmp_path / "p.csv")]) == 2
+    assert "tacit summary" in capsys.readouterr().err
+
+
+def test_summary_gives_any_level_and_format(finished, capsys):
+    widths = []
+    for level in (".5", ".95"):
+        assert run(["summary", str(finished), "--json", "--level", level]) == 0
+        row = json.loads(capsys.readouterr().out)["coefficients"][1]
+        widths.append(row["high"] - row["low"])
+    assert widths[1] / widths[0] == pytest.approx(1.96 / 0.674, rel=0.05)
+    for form, mark in (("text", "odds ratio"), ("markdown", "| age |"), ("latex", "\\begin{tabular}")):
+        assert run(["summary", str(finished), "--format", form, "--contrast", "drug=no - drug=yes"]) == 0
+        assert mark in capsys.readouterr().out
+
+
+def test_a_changed_folder_is_refused(finished, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in finished.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    (copy / "run.json").write_text((copy / "run.json").read_text().replace("0.", "1."))
+    assert run(["summary", str(copy)]) == 2
+    assert "not what the run wrote" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--outcome", "nothing"], "no column 'nothing'"),
+        (["--family", "poisson"], "does not fit the family"),
+        (["--level", "1.5"], "level must lie"),
+        (["--contrast", "drug=maybe - drug=no"], "no coefficient"),
+        (["--prior", "gaussian:-1"], "a prior is flat"),
+        (["--interaction", "age:height"], "must be two columns"),
+        (["--delta", "0.5"], "delta"),
+        (["--epsilon", "-1"], "epsilon must be"),
+    ],
+)
+def test_a_mistake_is_one_line_and_costs_nothing(files, tmp_path, capsys, more, message):
+    out = tmp_path / "run"
+    assert run(command(files, out, *more)) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_stopped_run_shows_what_it_was_charged(files, tmp_path, monkeypatch, capsys):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sums.PrivateSums, "gram", stop)
+    assert run(command(files, tmp_path / "run")) == 130
+    assert read_ledger(tmp_path / "run").steps == 5
+    assert run(["account", str(tmp_path / "run")]) == 0
+    assert run(["summary", str(tmp_path / "run")]) == 2
+    assert "no finished regression" in capsys.readouterr().err
+
+
+def test_a_registry_remembers_the_run(files, tmp_path, capsys):
+    registry = tmp_path / "all.registry"
+    assert run(command(files, tmp_path / "run", "--registry", str(registry))) == 0
+    capsys.readouterr()
+    assert run(["account", "--registry", str(registry), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["runs"]
+    assert row["state"] == "closed"
+
+
+def test_power_is_planned_without_data(capsys):
+    assert (
+        run(["regress", "--plan", "--rows", "2000", "--columns", "3", "--epsilon", "1", "--effect", ".5", "--json"])
+        == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert found["width"] > found["width_without_privacy"]
+    assert 0 < found["epsilon_for_wanted_power"] < 3
+    assert run(["regress", "--plan", "--rows", "2000"]) == 2
+
+
+def test_another_run_has_no_coefficients(tmp_path, files, capsys):
+    out = tmp_path / "model"
+    given = ["train", str(files / "t.csv"), "--schema", str(files / "s.toml"), "--epsilon", "1", "--out", str(out)]
+    assert run([*given, "--method", "sgd", "--json"]) == 0
+    capsys.readouterr()
+    assert run(["summary", str(out)]) == 0
+    assert "no coefficients" in capsys.readouterr().out
