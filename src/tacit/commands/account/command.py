@@ -15,10 +15,15 @@ from tacit.ledger.manifest import check_if_finished
 if TYPE_CHECKING:
     from tacit.evidence import Evidence
 
+DELTA = 1e-5  # of a ledger that declares none
+
 
 def account(
     run: Annotated[Path | None, typer.Argument(help="A run's folder or a ledger file.", show_default=False)] = None,
-    delta: Annotated[float, typer.Option(help="The delta of the statement; below 1/n.")] = 1e-5,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="The delta of the statement; the ledger's own, or 1e-5, if left out."),
+    ] = None,
     poisson: Annotated[float | None, typer.Option(help="What if: the sampling probability q.")] = None,
     noise: Annotated[float | None, typer.Option(help="What if: the noise multiplier z.")] = None,
     steps: Annotated[int | None, typer.Option(help="What if: the number of steps T.")] = None,
@@ -37,12 +42,14 @@ def account(
             raise InputError("--registry takes --delta and --json only: it accounts for all of its runs")
         from tacit.commands.account.registry import account_registry
 
-        account_registry(registry, delta, json=json)
+        account_registry(registry, DELTA if delta is None else delta, json=json)
         return
     ledger = _ledger(run, poisson, noise, steps, dataset_size)
     evidence = _evidence(run) if bayesian else ()
     if plot is not None:
         _check_picture(plot)
+    if delta is None:
+        delta = ledger.header.delta or DELTA
     results = guarantees(ledger, delta, only=accountant)
     private = _private(ledger, evidence, delta)
     if plot is not None:
