@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.document import versions, write_section
 from tacit.regression import RegressionProblem, regress_in_memory
 from tacit.regression.families import Linear, Poisson, fold
-from tacit.regression.sums import Rows, curvature_of
+from tacit.regression.newton.sums import Rows, curvature_of
 from tacit.tables import Category, Flag, Number, Schema, Table
 from tacit.types import Floats
 

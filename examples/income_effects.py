@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import tacit
-from tacit.regression.tables import table_text
+from tacit.regression.results.tables import table_text
 from tacit.tables import Category, Number, Schema, Table
 
 NAMES = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",

@@ -7,7 +7,7 @@ import pytest
 
 from tacit.commands.app import run
 from tacit.ledger import read_ledger
-from tacit.regression import sums
+from tacit.regression.newton import sums
 
 SCHEMA = """
 dataset = "patients"

@@ -9,9 +9,9 @@ import pytest
 
 from tacit.errors import InputError
 from tacit.regression.families import Clipped, Linear, Logistic, Multinomial, Ordered, Poisson, fold
-from tacit.regression.fit import release_statistics
-from tacit.regression.plan import SLACK, release_plan
-from tacit.regression.sums import Noisy, PrivateSums, Rows
+from tacit.regression.newton.fit import release_statistics
+from tacit.regression.newton.plan import SLACK, release_plan
+from tacit.regression.newton.sums import Noisy, PrivateSums, Rows
 
 REACH = 1.7
 FEATURES = 5

@@ -93,7 +93,7 @@ def _run(
 ) -> "Regression":  # fmt: skip
     """Check all that can be checked, then claim the folder, charge and release."""
     from tacit.regression.regression import check_asked, regress
-    from tacit.regression.saved import declared, save_regression
+    from tacit.regression.results.saved import declared, save_regression
 
     check_asked(problem, contrasts, level)
     table = read_table(data, problem.schema.numbers)

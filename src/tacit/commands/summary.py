@@ -8,8 +8,8 @@ import typer
 
 from tacit.commands.output import console, print_json, say
 from tacit.regression.regression import Regression
-from tacit.regression.saved import read_regression
-from tacit.regression.tables import TableFormat, table_text
+from tacit.regression.results.saved import read_regression
+from tacit.regression.results.tables import TableFormat, table_text
 from tacit.reports import headline
 from tacit.runs import read_content
 from tacit.runs.facts import COEFFICIENTS

@@ -4,7 +4,7 @@ from tacit.regression.design import Design
 from tacit.regression.priors import Prior
 from tacit.regression.problem import RegressionProblem
 from tacit.regression.regression import PrivateRegression, Regression, regress, regress_in_memory
-from tacit.regression.summary import Coefficient, Draws
+from tacit.regression.results.summary import Coefficient, Draws
 
 __all__ = [
     "Coefficient",

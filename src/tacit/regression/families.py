@@ -2,7 +2,7 @@
 
 A family has q predictors eta = x'Theta, one score r(eta, y) for each, and a matrix of slopes M = d r / d eta. A
 record's part of the weighted score is w x r', of its curvature w M (x) x x'. The bounds hold for every outcome and
-every eta, so that the sensitivity follows from them and |w x| alone (:mod:`tacit.regression.sums`).
+every eta, so that the sensitivity follows from them and |w x| alone (:mod:`tacit.regression.newton.sums`).
 """
 
 import math

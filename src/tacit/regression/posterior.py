@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from tacit.regression.curvature import Curvature
-from tacit.regression.fit import Released
+from tacit.regression.newton.curvature import Curvature
+from tacit.regression.newton.fit import Released
 from tacit.types import Floats
 
 DRAWS = 1 << 14

@@ -14,9 +14,9 @@ from scipy.special import ndtr, ndtri
 
 from tacit.errors import InputError, check_count, check_inside, check_positive
 from tacit.regression.families import FamilyName
+from tacit.regression.newton.sums import Rows
 from tacit.regression.problem import RegressionProblem
 from tacit.regression.regression import regress_in_memory
-from tacit.regression.sums import Rows
 from tacit.tables import Flag, Number, Schema
 from tacit.types import Floats
 

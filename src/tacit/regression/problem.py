@@ -11,8 +11,8 @@ from tacit.accountants import check_delta
 from tacit.errors import InputError, check_choice, check_positive
 from tacit.regression.design import INTERCEPT, Design, covariates, parse_interaction
 from tacit.regression.families import Family, FamilyName, Linear, Logistic, Multinomial, Ordered, Poisson, fold
-from tacit.regression.plan import ReleasePlan, release_plan
-from tacit.regression.sums import Rows
+from tacit.regression.newton.plan import ReleasePlan, release_plan
+from tacit.regression.newton.sums import Rows
 from tacit.tables import Category, Flag, Ignored, Number, Schema, Table, default_delta
 from tacit.tables.encoding import level_places
 from tacit.tables.files import to_numbers

@@ -13,12 +13,12 @@ from tacit.accountants import Budget, BudgetGate, Guarantee, Refusal, guarantees
 from tacit.errors import InputError
 from tacit.ledger import Ledger, LedgerFile, LedgerHeader
 from tacit.regression.families import FamilyName, Multinomial
-from tacit.regression.fit import release_statistics
+from tacit.regression.newton.fit import release_statistics
+from tacit.regression.newton.sums import PrivateSums, Rows
 from tacit.regression.posterior import Posterior, posterior_draws
 from tacit.regression.priors import Prior, with_prior
 from tacit.regression.problem import RegressionProblem
-from tacit.regression.summary import Coefficient, Draws, contrast, summarise
-from tacit.regression.sums import PrivateSums, Rows
+from tacit.regression.results.summary import Coefficient, Draws, contrast, summarise
 from tacit.tables import Schema, Table, read_schema, read_table
 from tacit.types import Floats
 

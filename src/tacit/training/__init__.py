@@ -3,12 +3,12 @@
 from tacit.training.checkpoints import Checkpoint, read_checkpoint
 from tacit.training.evidence import EvidencePlan
 from tacit.training.individual_filter import IndividualFilter
-from tacit.training.one_posterior_sample import hybrid, one_posterior_sample
 from tacit.training.plan import PrivacyPlan, TrainingPlan
 from tacit.training.private_gradient import PrivateGradient
 from tacit.training.private_sum import PrivateSum
+from tacit.training.procedures.one_posterior_sample import hybrid, one_posterior_sample
+from tacit.training.procedures.temperature import private_temperature
 from tacit.training.samples import DataSource, Sample
-from tacit.training.temperature import private_temperature
 from tacit.training.train import Run, train
 
 __all__ = [

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tacit.regression.curvature import Curvature, positive, posterior_of
 from tacit.regression.families import Clipped, Family, Ordered, Poisson
-from tacit.regression.plan import STEPS
-from tacit.regression.sums import EDGES, Noisy, PrivateSums, predictors, residual_histogram
-from tacit.regression.synthetic import SyntheticTable, synthetic_table
+from tacit.regression.newton.curvature import Curvature, positive, posterior_of
+from tacit.regression.newton.plan import STEPS
+from tacit.regression.newton.sums import EDGES, Noisy, PrivateSums, predictors, residual_histogram
+from tacit.regression.newton.synthetic import SyntheticTable, synthetic_table
 from tacit.types import Floats
 
 _USUAL = 0.87  # the share of residuals that are not clipped

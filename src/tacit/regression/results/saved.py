@@ -10,11 +10,11 @@ from safetensors.numpy import load, save
 
 from tacit.errors import InputError
 from tacit.ledger import read_ledger
-from tacit.regression.plan import ReleasePlan
+from tacit.regression.newton.plan import ReleasePlan
 from tacit.regression.priors import Prior
 from tacit.regression.problem import RegressionProblem
 from tacit.regression.regression import Regression
-from tacit.regression.summary import Draws
+from tacit.regression.results.summary import Draws
 from tacit.runs import RunFolder
 from tacit.runs.facts import COEFFICIENTS, FORMAT
 from tacit.storage.files import read_bytes, replace_file

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.regression.sums import NoisyMatrix
+from tacit.regression.newton.sums import NoisyMatrix
 from tacit.types import Floats
 
 _ROUNDS = 200

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from tacit.regression.summary import Coefficient
+from tacit.regression.results.summary import Coefficient
 
 TableFormat = Literal["text", "markdown", "latex"]
 _LATEX = {letter: f"\\{letter}" for letter in "_%&#${}"} | {

@@ -22,7 +22,7 @@ import numpy as np
 
 from tacit.errors import InputError
 from tacit.regression.families import Bounded, Clipped, Family, Ordered, fold
-from tacit.regression.plan import ReleasePlan
+from tacit.regression.newton.plan import ReleasePlan
 from tacit.types import Floats
 
 PART = 1024

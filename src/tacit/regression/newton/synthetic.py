@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.regression.curvature import positive, posterior_of
 from tacit.regression.families import Family, Poisson, fold
-from tacit.regression.sums import NoisyMatrix, curvature_of, parameters_of, predictors
+from tacit.regression.newton.curvature import positive, posterior_of
+from tacit.regression.newton.sums import NoisyMatrix, curvature_of, parameters_of, predictors
 from tacit.types import Floats
 
 _LEAST = 2000

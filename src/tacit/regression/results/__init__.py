@@ -1,0 +1,1 @@
+"""What a regression found: the coefficients, how they are printed, and the folder that holds them."""
