@@ -360,3 +360,22 @@ def test_what_is_given_twice_or_not_at_all_is_said(tmp_path, given, said):
     )
     with pytest.raises(InputError, match=said):
         tacit.PrivateGradient(nn.Linear(2, 1), classify, **given(plan))
+
+
+def test_the_way_that_losses_take_is_said_once(private, data, caplog):
+    engine = private()
+    assert engine.path == "not tried out yet"
+    next(engine.samples(data, steps=1))
+    assert (engine.path, caplog.text) == ("records together", "")
+    engine.close()
+
+
+def test_a_slow_way_is_said_with_its_reason(private, data, caplog):
+    def losses(model, batch):
+        return classify(model, batch) + 0 * torch.nonzero(batch[0] > 0).sum()
+
+    engine = private(losses=losses)
+    next(engine.samples(data, steps=1))
+    assert "one record after the other, which is slow: nonzero" in engine.path
+    assert caplog.text.count("one record after the other") == 1
+    engine.close()

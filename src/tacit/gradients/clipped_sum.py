@@ -52,6 +52,16 @@ class ClippedSum:
     squared_norms: Tensor
     reasons: tuple[str, ...] = ()
     row_bytes: int = 0
+    by_formula: bool = False
+
+    @property
+    def path(self) -> str:
+        """How the records were computed, in one line: public."""
+        if self.by_formula:
+            return "a formula: this linear model needs no calls of its own"
+        if self.reasons:
+            return f"one record after the other, which is slow: {self.reasons[0]}"
+        return "records together"
 
 
 def clipped_sum(
@@ -100,7 +110,8 @@ def clipped_sum(
     summing.refuse_if_all_failed()
     sums = mechanism.sums(summing.sums, summing.device)
     reasons = tuple(dict.fromkeys(summing.reasons))
-    return ClippedSum(sums, summing.squared_norms, reasons, summing.computing.row_bytes)
+    by_formula = summing.computing.formula is not None
+    return ClippedSum(sums, summing.squared_norms, reasons, summing.computing.row_bytes, by_formula)
 
 
 def _around(losses: Losses, guard: StateGuard | None, summing: "_Summing") -> AbstractContextManager[Any]:
@@ -191,6 +202,7 @@ class _Summing:
         """All units of a part, as many at a time as fit into a chunk, in parts of about one size."""
         step = min(chunk // part.each, even_share(len(part.units), chunk // part.each))
         if self.strategy == "record" or len(part.batches) > 1 or step == 0:
+            self.reasons += ["strict numerics"] if self.mechanism.numerics == "strict" else []
             self._add_alone(part, chance, np.arange(len(part.units)))
             return
         for start in range(0, len(part.units), step):

@@ -42,6 +42,7 @@ class RunFacts:
         registry: the file in which the runs on this data are entered, seen from the folder.
         evidence: whether private evidence is gathered beside the ledger.
         steps: how many the posterior comes from, once there is one.
+        path: which way the losses took, once they ran.
         spread_begun: a histogram of residuals was about to be drawn; without ``spread`` it was lost.
     """
 
@@ -56,6 +57,7 @@ class RunFacts:
     spread_begun: bool = False
     registry: str | None = None
     evidence: bool = False
+    path: str | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -98,6 +100,7 @@ class RunFacts:
             "spread_begun": self.spread_begun,
             "registry": self.registry,
             "evidence": self.evidence,
+            "path": self.path,
         }
 
     @classmethod
@@ -124,6 +127,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "spread_begun": (bool,),
     "registry": (str,),
     "evidence": (bool,),
+    "path": (str,),
 }
 
 

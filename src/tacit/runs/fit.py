@@ -40,6 +40,7 @@ class Fitted:
     ledger: Ledger
     steps: int
     effective_temperature: float | None = None
+    path: str | None = None
     spread: Spread | None = None
 
 
@@ -145,7 +146,7 @@ def _learned(
         if checkpoint is None or not is_there(checkpoint):  # nothing was learned
             raise
         return _cut_short(Chains(method, plan.steps, keeping), plan, checkpoint)
-    return Fitted(run.posterior, run.ledger, plan.steps, run.effective_temperature)
+    return Fitted(run.posterior, run.ledger, plan.steps, run.effective_temperature, run.path)
 
 
 def _beside(problem: Problem, plan: TrainingPlan, resume: bool) -> list[Charge]:

@@ -77,6 +77,7 @@ def train_table(
             spread=fitted.spread,
             seconds=round(time.perf_counter() - started, 1),
             steps=fitted.steps,
+            path=fitted.path,
         )
         trained = TrainedTable(done, fitted)
         _save(folder, trained, plan, test)

@@ -89,6 +89,11 @@ class PrivateGradient:
         """What has been charged so far, with the steps that are reserved ahead."""
         return self._engine.ledger
 
+    @property
+    def path(self) -> str:
+        """Which way the losses take, known when the first sample is drawn: "records together" is the fast one."""
+        return self._engine.path
+
     def samples(
         self,
         dataset: Any,

@@ -1,5 +1,6 @@
 """The engine: charge the ledger, draw records, clip and sum, add noise. In that order, for every method alike."""
 
+import logging
 import math
 import os
 import secrets
@@ -33,6 +34,7 @@ from tacit.training.plan import ChargedAhead, PrivacyPlan, whole_passes
 from tacit.training.samples import DataSource, Drawn, Sample, StepChance, ids_for
 from tacit.types import Batch, Indices, Vectors
 
+_log = logging.getLogger("tacit")
 _CHUNK, _LEAST, _MOST = 256, 16, 4096  # rows that are computed at once: if nothing is known, and the limits
 _AMPLE = 2 * 2**30
 
@@ -96,6 +98,7 @@ class PrivateSum:
         self._example = example
         self._fitting = _CHUNK  # rows that fit into memory, once the model was tried out
         self._checked = False
+        self.path = "not tried out yet"  # which way the losses take: public, from records of our own making
         self._gate: BudgetGate | None = None
         self._charged_before = 0  # steps in the ledger that are not part of this run, or were lost to it
         self._mechanism = self._build_mechanism()
@@ -463,6 +466,9 @@ class PrivateSum:
         public = self._example is not None
         like = self._example if public else source.schema()
         tried = try_out(self._losses, self._params, like, self._mechanism, isolation=self.plan.isolation, public=public)
+        self.path = tried.path
+        if tried.reasons:
+            _log.warning("tacit: the losses take %s", tried.path)
         if tried.row_bytes:
             self._fitting = int(min(_MOST, max(_LEAST, _memory_budget() // tried.row_bytes)))
         self._checked = True

@@ -39,13 +39,14 @@ class Run:
     """What a run leaves behind: a posterior and a ledger. Both are releases; neither holds data.
 
     ``effective_temperature`` is that of the posterior which the last step samples, counting the mechanism's noise only;
-    None for a method that samples none.
+    None for a method that samples none. ``path`` is the way that the losses took.
     """
 
     posterior: Posterior
     ledger: Ledger
     state: Any
     effective_temperature: float | None = None
+    path: str = ""
 
     @property
     def summary(self) -> str:
@@ -118,7 +119,7 @@ def train(
                 _write(checkpoint, several, engine, found)
             raise
         _write(checkpoint, several, engine, found)
-        return Run(several.posterior, engine.ledger, several.state, _temperature(several, engine))
+        return Run(several.posterior, engine.ledger, several.state, _temperature(several, engine), engine.path)
 
 
 def _write(path: str | Path | None, chains: Chains[State], engine: PrivateSum, found: Checkpoint | None) -> None:
