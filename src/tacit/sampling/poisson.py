@@ -63,10 +63,31 @@ class PoissonSampling:
         """Nothing to check: the real number of units is private here and must not change what happens."""
 
     def draws(self, population: int, randomness: Randomness) -> Iterator[npt.NDArray[np.int64]]:
-        """The drawn units of each step. Unit i looks only at word i: adding a unit does not shift the others."""
+        """The drawn units of each step: those whose secret 64-bit number is below the probability times 2^64.
+
+        The first bits of all units are looked at together, 64 units in a word, as long as those of the threshold are
+        0; only the few that are left need the rest. A unit more, at the end, does not change what the others draw.
+        """
         # Exact integer threshold, rounded down: the true rate is never above the recorded one.
         threshold = int(Fraction(self.probability) * 2**64)
+        zeros = max(0, 64 - threshold.bit_length())
         while True:
-            words = randomness.words("sampling", population)
+            left = _with_zeros(zeros, population, randomness)
+            rest = randomness.words("sampling", len(left))
             everybody = threshold == 2**64
-            yield np.arange(population) if everybody else np.flatnonzero(words < np.uint64(threshold))
+            yield left if everybody else left[rest < np.uint64(threshold << zeros)]
+
+
+def _with_zeros(zeros: int, population: int, randomness: Randomness) -> npt.NDArray[np.int64]:
+    """The units whose number begins with so many zeros, in order."""
+    if not zeros:
+        return np.arange(population)
+    count = -(-population // 64)
+    words = randomness.words("sampling", count)
+    for _ in range(zeros - 1):
+        words &= randomness.words("sampling", count)
+    places = np.flatnonzero(words)
+    bits = np.unpackbits(words[places].view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+    row, bit = np.nonzero(bits)
+    units = 64 * places[row] + bit
+    return np.asarray(units[units < population])
