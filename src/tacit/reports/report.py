@@ -7,6 +7,7 @@ from tacit import __version__
 from tacit.accountants import Guarantee, Refusal, check_delta, guarantees
 from tacit.ledger import Ledger
 from tacit.reports.content import Headline, Report, Section
+from tacit.reports.sections.answers import answers_section
 from tacit.reports.sections.curves import curves_section
 from tacit.reports.sections.guarantees import guarantees_section
 from tacit.reports.sections.promise import attack_picture, headline, promise_section
@@ -16,6 +17,7 @@ from tacit.reports.sections.typical import typical_section
 from tacit.reports.sections.verify import verify_section
 from tacit.reports.sections.warnings import banners, warnings_section
 from tacit.runs import RunContent, read_content
+from tacit.runs.facts import QUERIES
 from tacit.storage.names import clean
 
 DELTA = 1e-5
@@ -57,13 +59,20 @@ def _sections(run: RunContent, delta: float, said: Headline, results: tuple[Guar
     return [
         *([] if warned is None else [warned]),
         promise_section(run.ledger, said),
-        quality_section(run.evaluation),
+        _results(run),
         guarantees_section(results),
         curves_section(run.ledger, delta, said),
         training_section(run),
         verify_section(run, delta),
         *(typical_section(run.ledger, item, delta) for item in run.evidence),
     ]
+
+
+def _results(run: RunContent) -> Section:
+    """What came of it: answers, or how good a model is."""
+    if run.facts is not None and run.facts.task == QUERIES:
+        return answers_section(run.facts.answers)
+    return quality_section(run.evaluation)
 
 
 def usual_delta(ledger: Ledger) -> float:
@@ -75,9 +84,12 @@ def usual_delta(ledger: Ledger) -> float:
 
 
 def _subtitle(run: RunContent) -> str:
-    what = "A model" if run.facts is None else f"A {run.facts.model} model that predicts “{run.facts.target}”,"
     size = run.ledger.header.dataset_size
     units = "" if size is None else f" on {size:,} {run.ledger.header.unit}s (declared)"
+    if run.facts is not None and run.facts.task == QUERIES:
+        asked = len({answer.query for answer in run.facts.answers})
+        return f"Answers to {asked:,} {'query' if asked == 1 else 'queries'} with differential privacy{units}."
+    what = "A model" if run.facts is None else f"A {run.facts.model} model that predicts “{run.facts.target}”,"
     return f"{what} trained with differential privacy{units}, in {run.ledger.steps:,} steps."
 
 

@@ -15,6 +15,7 @@ from tacit.storage.names import clean
 from tacit.tables import Schema
 
 FORMAT = 1  # of run.json and of evaluation.json
+QUERIES = "queries"  # the task of tacit ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,8 @@ class RunFacts:
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "RunFacts":
+        if facts.get("task") == QUERIES:
+            raise InputError("the run is one of tacit ask, which learns no model; its answers stand in its run.json")
         problem = Problem(
             Schema.from_json(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
             facts["model"], shared=facts.get("shared_epsilon") is not None,
@@ -160,6 +163,19 @@ class DeclaredFacts:
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
     derived_schema: bool
+    answers: tuple["AnsweredQuery", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredQuery:
+    """A released number of tacit ask and its interval."""
+
+    query: str
+    cell: str
+    value: float | None
+    low: float | None
+    high: float | None
+    level: float | None
 
 
 def parse_facts(given: Fields) -> DeclaredFacts:
@@ -181,7 +197,13 @@ def parse_facts(given: Fields) -> DeclaredFacts:
         settings=tuple(_setting(item) for item in given.parts("settings")),
         warnings=given.names("warnings"),
         derived_schema=schema is not None and schema.truth("derived_from_private_data"),
+        answers=tuple(_answered(item) for item in given.parts("answers")),
     )
+
+
+def _answered(item: Fields) -> AnsweredQuery:
+    numbers = (item.number(name) for name in ("value", "low", "high", "level"))
+    return AnsweredQuery(item.text("query", ""), item.text("cell", ""), *numbers)
 
 
 def _setting(item: Fields) -> Setting:

@@ -53,7 +53,7 @@ def encode_inputs(table: Table, schema: Schema, target: str) -> Floats:
     """Features [rows, features] of norm 1 for every row."""
     columns = schema.features(target)
     for column in columns:
-        _check_readable(table, column)
+        check_readable(table, column)
     parts = [np.ones((len(table), 1)), *(_encode(table, column) for column in columns)]
     inputs = np.concatenate(parts, axis=1)
     inputs /= np.linalg.norm(inputs, axis=1, keepdims=True)  # the bias keeps it above 0
@@ -110,10 +110,10 @@ def _targets(
     cells = table.column(target)
     match schema.column(target):
         case Category(levels=levels):
-            found = _places(to_text(cells).tolist(), levels)
+            found = level_places(to_text(cells).tolist(), levels)
             return found, found >= 0
         case Flag() as flag:
-            sides = _sides(flag, to_text(cells).tolist())
+            sides = sides_of(flag, to_text(cells).tolist())
             return (sides > 0).astype(np.int64), sides != 0
         case _:
             middle, half = target_scale(schema, target)
@@ -123,7 +123,7 @@ def _targets(
             return np.nan_to_num(scaled).astype(np.float32), known
 
 
-def _check_readable(table: Table, column: Feature) -> None:
+def check_readable(table: Table, column: Feature) -> None:
     """A fault of type: a number column none of whose cells is a number. Single faulty cells are no fault."""
     cells = table.column(column.name)
     if isinstance(column, Number) and cells.dtype.kind != "f" and np.isnan(to_numbers(cells)).all():
@@ -142,13 +142,13 @@ def _encode(table: Table, column: Feature) -> NDArray[np.float64]:
             return _encode_number(to_numbers(cells), column)
         case Category(levels=levels):
             text = to_text(cells).tolist()
-            place = _places(text, levels)
+            place = level_places(text, levels)
             missing = np.array([cell.lower() in MISSING for cell in text]) & (place < 0)
             return _with_missing([place[:, None] == np.arange(len(levels))], missing, column)
         case Flag():
             text = to_text(cells).tolist()
             missing = np.array([cell.lower() in MISSING for cell in text])
-            return _with_missing([_sides(column, text)[:, None]], missing, column)
+            return _with_missing([sides_of(column, text)[:, None]], missing, column)
 
 
 def _encode_number(values: NDArray[np.float64], column: Number) -> NDArray[np.float64]:
@@ -174,7 +174,7 @@ def _with_missing(parts: list[NDArray[np.generic]], missing: NDArray[np.bool_], 
     return column.weight * np.concatenate([part.astype(np.float64) for part in parts], axis=1)
 
 
-def _places(text: list[str], levels: tuple[str, ...]) -> NDArray[np.int64]:
+def level_places(text: list[str], levels: tuple[str, ...]) -> NDArray[np.int64]:
     """The number of each cell's level, -1 for an undeclared one; 1.0 is the level 1."""
     place = {level: number for number, level in enumerate(levels)}
 
@@ -185,7 +185,7 @@ def _places(text: list[str], levels: tuple[str, ...]) -> NDArray[np.int64]:
     return np.array([known[cell] for cell in text], dtype=np.int64)
 
 
-def _sides(flag: Flag, text: list[str]) -> NDArray[np.float64]:
+def sides_of(flag: Flag, text: list[str]) -> NDArray[np.float64]:
     """1 for yes, -1 for no, 0 for neither."""
     side = {word.lower(): 1.0 for word in flag.yes} | {word.lower(): -1.0 for word in flag.no}
     return np.array([side.get(cell.lower(), 0.0) for cell in text])
