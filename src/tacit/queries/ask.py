@@ -16,6 +16,7 @@ from tacit.runs.facts import FORMAT, QUERIES
 from tacit.runs.shared_budget import shared_total
 from tacit.storage.json_files import write_json
 from tacit.tables import Schema, Table, read_schema, read_table
+from tacit.tables.encoding import as_declared
 from tacit.tables.files import to_text
 from tacit.types import Floats
 
@@ -107,6 +108,7 @@ def answer(
     """Every check comes before the first file and the first charge; the manifest is written last."""
     from tacit.randomness import Randomness  # torch comes with it
 
+    table = as_declared(table, asked.schema)
     asked.check_table(table)
     folder.check_free()
     source = randomness or Randomness()

@@ -11,13 +11,15 @@ record scaled to norm 1, which bounds the gradient of a linear model. What is mi
 None of it is an error, because an error that one record's value causes would reveal it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InputError
-from tacit.tables.columns import Category, Flag, Number
+from tacit.tables.columns import Category, Flag, Ignored, Number
 from tacit.tables.files import MISSING, Table, number_text, to_number, to_numbers, to_text
 from tacit.tables.schema import Schema
 
@@ -49,8 +51,44 @@ def feature_names(schema: Schema, target: str) -> list[str]:
     return ["(bias)", *(name for column in schema.features(target) for name in _names(column))]
 
 
+def as_declared(table: Table, schema: Schema) -> Table:
+    """The table with declared codes for "missing" taken out and decimal commas read, each cell by itself.
+
+    Example:
+        >>> schema = Schema((Number("age", 0, 120, missing=(-9,), decimal=","),))
+        >>> as_declared(Table({"age": np.array(["39,5", "-9", "1.000"], dtype=object)}), schema).columns["age"]
+        array([  39.5,    nan, 1000. ])
+    """
+    return Table(table.columns | dict(_declared_cells(table, schema)))
+
+
+def _declared_cells(table: Table, schema: Schema) -> Iterator[tuple[str, NDArray[Any]]]:
+    for column in schema.columns:
+        cells = table.columns.get(column.name)
+        if cells is None or isinstance(column, Ignored):
+            continue
+        if isinstance(column, Number) and column.decimal == "," and cells.dtype.kind != "f":
+            commas = [cell.replace(".", "").replace(",", ".") if isinstance(cell, str) else cell for cell in cells]
+            yield column.name, _without(np.array([to_number(cell) for cell in commas]), column)
+        elif column.missing:
+            yield column.name, _without(cells, column)
+
+
+def _without(cells: NDArray[Any], column: Feature) -> NDArray[Any]:
+    """The cells with NaN, or no text, in place of codes for missing."""
+    if not column.missing:
+        return cells
+    if cells.dtype.kind == "f":
+        codes = [to_number(str(code)) for code in column.missing]
+        return np.where(np.isin(cells, codes), np.nan, cells)
+    said = {str(code) for code in column.missing} | {number_text(to_number(str(code))) for code in column.missing}
+    return np.array(["" if cell in said or number_text(to_number(cell)) in said - {""} else cell for cell in cells],
+                    dtype=object)  # fmt: skip
+
+
 def encode_inputs(table: Table, schema: Schema, target: str) -> Floats:
     """Features [rows, features] of norm 1 for every row."""
+    table = as_declared(table, schema)
     columns = schema.features(target)
     for column in columns:
         check_readable(table, column)
@@ -65,6 +103,7 @@ def encode(table: Table, schema: Schema, target: str, *, public: bool = False) -
 
     Public records need no owner: nobody has to be protected there.
     """
+    table = as_declared(table, schema)
     targets, known = _targets(table, schema, target)
     users = None
     if schema.unit != "record" and not public:
@@ -95,7 +134,7 @@ def unreadable_cells(table: Table, schema: Schema, target: str) -> dict[str, int
         >>> unreadable_cells(Table({"age": np.array(["39,5", "", "40"], dtype=object)}), schema, "well")
         {'age': 1}
     """
-    found = {}
+    table, found = as_declared(table, schema), {}
     for column in (*schema.features(target), schema.column(target)):
         cells = table.columns.get(column.name)
         if isinstance(column, Number) and cells is not None and cells.dtype.kind != "f":
