@@ -15,7 +15,8 @@ from typing import Literal
 
 import numpy as np
 
-from tacit.queries.answers import Answer, Ratio, critical
+from tacit.intervals import Ratio, critical
+from tacit.queries.answers import Answer
 from tacit.queries.columns import Cells, Values
 from tacit.queries.release import Contribution, Noisy, Part
 from tacit.tables import Table

@@ -20,7 +20,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from tacit.queries.answers import Answer, critical
+from tacit.intervals import critical
+from tacit.queries.answers import Answer
 from tacit.queries.columns import Values
 from tacit.queries.release import Contribution, Noisy, Part
 from tacit.tables import Table

@@ -72,7 +72,7 @@ def _results(run: RunContent) -> Section:
     """What came of it: answers, or how good a model is."""
     if run.facts is not None and run.facts.task == QUERIES:
         return answers_section(run.facts.answers)
-    return quality_section(run.evaluation)
+    return quality_section(run.evaluation, () if run.facts is None else run.facts.answers)
 
 
 def usual_delta(ledger: Ledger) -> float:

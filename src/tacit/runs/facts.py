@@ -43,6 +43,8 @@ class RunFacts:
         evidence: whether private evidence is gathered beside the ledger.
         steps: how many the posterior comes from, once there is one.
         spread_begun: a histogram of residuals was about to be drawn; without ``spread`` it was lost.
+        score: how good the model is on records that were held out: released numbers with intervals.
+        score_begun: it was about to be drawn; without ``score`` it was lost.
     """
 
     problem: Problem
@@ -56,6 +58,8 @@ class RunFacts:
     spread_begun: bool = False
     registry: str | None = None
     evidence: bool = False
+    score: dict[str, Any] | None = None
+    score_begun: bool = False
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -66,6 +70,8 @@ class RunFacts:
             said.append(f"the budget ended at step {self.steps} of {settings.steps}: {why}")
         if self.steps is not None and settings.spread_noise is not None and self.spread is None:
             said.append("a stop lost the histogram of residuals: intervals are as wide as the declared range")
+        if self.steps is not None and self.score_begun and self.score is None:
+            said.append("a stop lost the score on records that were held out")
         return tuple(said)
 
     def to_json(self) -> dict[str, Any]:
@@ -79,7 +85,8 @@ class RunFacts:
             "classes": None if problem.classes is None else list(problem.classes),
             "features": [column.name for column in schema.features(problem.target)],
             "dataset": schema.dataset,
-            "n_records": schema.units,
+            "n_records": problem.units,
+            "hold_out": problem.hold_out,
             "unit": "record" if schema.unit == "record" else "user",
             "method": problem.method,
             "model": problem.model,
@@ -98,6 +105,8 @@ class RunFacts:
             "spread_begun": self.spread_begun,
             "registry": self.registry,
             "evidence": self.evidence,
+            "score": self.score,
+            "score_begun": self.score_begun,
         }
 
     @classmethod
@@ -107,6 +116,7 @@ class RunFacts:
         problem = Problem(
             Schema.from_json(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
             facts["model"], shared=facts.get("shared_epsilon") is not None,
+            hold_out=facts.get("hold_out") or 0.0,
         )  # fmt: skip
         known = {name: _typed(facts, name, kinds) for name, kinds in _KINDS.items()}
         spread = facts.get("spread") or None
@@ -124,6 +134,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "spread_begun": (bool,),
     "registry": (str,),
     "evidence": (bool,),
+    "score": (dict,),
+    "score_begun": (bool,),
 }
 
 
@@ -163,7 +175,7 @@ class DeclaredFacts:
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
     derived_schema: bool
-    answers: tuple["AnsweredQuery", ...] = ()
+    answers: tuple["AnsweredQuery", ...] = ()  # or, of a model, its scores on records that were held out
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +209,18 @@ def parse_facts(given: Fields) -> DeclaredFacts:
         settings=tuple(_setting(item) for item in given.parts("settings")),
         warnings=given.names("warnings"),
         derived_schema=schema is not None and schema.truth("derived_from_private_data"),
-        answers=tuple(_answered(item) for item in given.parts("answers")),
+        answers=tuple(_answered(item) for item in given.parts("answers")) + _scores(given),
     )
 
 
 def _answered(item: Fields) -> AnsweredQuery:
     numbers = (item.number(name) for name in ("value", "low", "high", "level"))
     return AnsweredQuery(item.text("query", ""), item.text("cell", ""), *numbers)
+
+
+def _scores(given: Fields) -> tuple[AnsweredQuery, ...]:
+    score = given.part("score")
+    return () if score is None else tuple(_answered(item) for item in score.parts("scores"))
 
 
 def _setting(item: Fields) -> Setting:

@@ -9,6 +9,7 @@ from tacit.errors import InputError
 from tacit.runs import Problem, RunFacts, RunFolder
 from tacit.runs.shared_budget import shared_total
 from tacit.tables import Method, Schema, Table, default_delta, public_schema, read_schema, read_table
+from tacit.tables.files import to_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Request:
     records: int | None
     task: str | None
     registry: str | None
+    hold_out: float | None = None
 
     def __post_init__(self) -> None:
         if self.task is not None and self.task not in ("classification", "regression"):
@@ -64,6 +66,7 @@ def new_run(
     problem = Problem(
         replace(schema, target=target, registry=None), target, asked.epsilon, delta,
         asked.method or "sgld", asked.model or "linear", shared is not None,  # type: ignore[arg-type]
+        asked.hold_out or 0.0,
     )  # fmt: skip
     _ = problem.recipe  # refuses bad numbers before anything is written
     named = None if budget is None else folder.name_of(budget)
@@ -94,10 +97,10 @@ def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
     problem = facts.problem
     known = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
             "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
-            "task": problem.task, "registry": facts.registry}  # fmt: skip
+            "task": problem.task, "registry": facts.registry, "hold_out": problem.hold_out}  # fmt: skip
     for name, value in known.items():
         if getattr(asked, name) not in (None, value):
-            raise InputError(f"the run was started with {name} {value}; --{name} cannot change now")
+            raise InputError(f"the run was started with {name} {value}; --{name.replace('_', '-')} cannot change now")
     _check_ledger_is_there(folder, facts)
     return facts
 
@@ -109,6 +112,22 @@ def _check_ledger_is_there(folder: RunFolder, facts: RunFacts) -> None:
         raise InputError(f"the run shares the ledger {shared}, which is not there; put it back to go on")
     if shared is None and not folder.ledger.exists():
         raise InputError(f"{folder.path} has no ledger: nothing was charged, start without --resume, or put it back")
+
+
+def share_of(text: str | None) -> float | None:
+    """A share as people write it.
+
+    Example:
+        >>> share_of("20%"), share_of(".2")
+        (0.2, 0.2)
+    """
+    if text is None:
+        return None
+    number = to_number(text.strip().removesuffix("%"))
+    share = number / 100 if text.strip().endswith("%") else number
+    if not 0 < share < 1:
+        raise InputError(f"--hold-out is a share of the records, as in 20% or .2, found {text!r}")
+    return share
 
 
 def check_public(data: Path, test: Path) -> None:
