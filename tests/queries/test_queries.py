@@ -123,7 +123,7 @@ def moves(text):
             yield float(np.linalg.norm(one - two))
 
 
-@pytest.mark.parametrize("text", ALL)
+@pytest.mark.parametrize("text", [*ALL, "bounds:age"])
 def test_one_unit_moves_a_sum_by_at_most_what_is_charged(text):
     assert max(moves(text)) <= 1.0
     assert max(moves(text)) > 0.1
@@ -155,6 +155,20 @@ def test_the_ledger_is_the_same_on_neighbours_and_all_of_it_costs_at_most_epsilo
     best = best_bound(found[0].guarantees)
     assert 0.999999 < best.epsilon <= 1.0
     assert {one.query for one in found[0]} == set(ALL)
+
+
+def test_bounds_are_found_without_being_declared(tmp_path):
+    schema = Schema((Number("age"), Number("income"), Number("debt")), records=3000)
+    chance = np.random.default_rng(0)
+    table = Table({"age": chance.uniform(18, 90, 3000), "income": chance.lognormal(10, 1, 3000),
+                   "debt": -np.abs(chance.normal(0, 300, 3000))})  # fmt: skip
+    table.columns["income"][0] = 1e12  # one record stands out of nothing
+    found = ask(table, "bounds:age", "bounds:income", "bounds:debt", schema=schema, epsilon=1.0, out=tmp_path / "run")
+    values = {(one.query, one.cell): one.value for one in found}
+    assert 10 < values["bounds:age", "low"] <= 18 <= 90 <= values["bounds:age", "high"] < 120
+    assert 1e5 < values["bounds:income", "high"] < 1e6
+    assert -2000 < values["bounds:debt", "low"] < -300
+    assert values["bounds:debt", "high"] <= 0
 
 
 def test_larger_shares_have_less_noise():

@@ -15,6 +15,20 @@ from tacit.tables.recipes import score_event
 
 SCHEMA = Schema((Number("x", -3, 3), Category("ill", ("no", "yes"))), records=2000, users=500, target="ill")
 
+TOML = """
+records = 600
+target = "ill"
+[[columns]]
+name = "x"
+kind = "number"
+low = -3
+high = 3
+[[columns]]
+name = "ill"
+kind = "category"
+levels = ["no", "yes"]
+"""
+
 
 def people(rows, seed):
     chance = np.random.default_rng(seed)
@@ -116,14 +130,29 @@ def test_one_unit_moves_each_histogram_by_at_most_1(monkeypatch):
                 assert 0 < np.linalg.norm(before - after) <= 1 + 1e-9
 
 
+def test_a_run_that_was_stopped_keeps_to_its_split(tacit, tmp_path, stopped):
+    table = people(600, 1)
+    lines = [f"{x:.3f},{ill}" for x, ill in zip(table.columns["x"], table.columns["ill"], strict=True)]
+    (tmp_path / "t.csv").write_text("x,ill\n" + "\n".join(lines))
+    (tmp_path / "s.toml").write_text(TOML)
+    asked = ["train", tmp_path / "t.csv", "--out", tmp_path / "run"]
+    code, _, _ = tacit(*asked, "--schema", tmp_path / "s.toml", "--epsilon", 3, "--hold-out", "30%")
+    assert code == 130
+    split = tmp_path / "run" / "hold-out.private"
+    assert split.stat().st_mode & 0o077 == 0
+    assert tacit(*asked, "--resume", "--hold-out", "20%")[0] == 2
+    code, out, _ = tacit(*asked, "--resume", "--json")
+    assert code == 0
+    assert len(json.loads(out)["run"]["score"]["scores"]) == 5
+    assert json.loads(out)["guarantees"][0]["epsilon"] <= 3
+    assert not split.exists()
+
+
 def test_the_command_takes_a_share_and_says_the_score(tacit, tmp_path):
     table = people(600, 1)
     lines = [f"{x:.3f},{ill}" for x, ill in zip(table.columns["x"], table.columns["ill"], strict=True)]
     (tmp_path / "t.csv").write_text("x,ill\n" + "\n".join(lines))
-    (tmp_path / "s.toml").write_text(
-        'records = 600\ntarget = "ill"\n[[columns]]\nname = "x"\nkind = "number"\nlow = -3\nhigh = 3\n'
-        '[[columns]]\nname = "ill"\nkind = "category"\nlevels = ["no", "yes"]\n'
-    )
+    (tmp_path / "s.toml").write_text(TOML)
     asked = ["train", tmp_path / "t.csv", "--schema", tmp_path / "s.toml", "--epsilon", 3, "--out", tmp_path / "run"]
     code, out, _ = tacit(*asked, "--hold-out", "30%")
     assert code == 0

@@ -5,14 +5,17 @@ from typing import Protocol
 
 from tacit.errors import InputError
 from tacit.queries.answers import Answer
+from tacit.queries.bounds import Bounds
 from tacit.queries.columns import MOST_CELLS, Cells, Values
 from tacit.queries.moments import Correlation, Counts, Moments, Sums
 from tacit.queries.quantiles import Quantiles
 from tacit.queries.release import Contribution, Noisy, Part
-from tacit.tables import Schema, Table
+from tacit.tables import Number, Schema, Table
 from tacit.tables.files import to_number
 
-KINDS = "count, sum:X, mean:X, variance:X, quantile:X:.5, histogram:X, count:X,Y, correlation:X,Y or mean:X:by:Y"
+KINDS = (
+    "count, sum:X, mean:X, variance:X, quantile:X:.5, histogram:X, count:X,Y, correlation:X,Y, bounds:X or mean:X:by:Y"
+)
 
 
 class Query(Protocol):
@@ -73,6 +76,11 @@ def _query(text: str, kind: str, words: list[str], by: tuple[str, ...], schema: 
             return Moments(text, moment, Values.declared(schema, name), Cells.declared(schema, by))
         case "quantile", [name, shares] if not by:
             return Quantiles(text, Values.declared(schema, name), tuple(_share(word) for word in shares.split(",")))
+        case "bounds", [name] if not by:
+            column = schema.column(name)
+            if not isinstance(column, Number):
+                raise InputError(f"column {name!r} is a {column.kind}; only numbers have bounds")
+            return Bounds(text, column)
         case "correlation", [both] if not by and len(_names(both)) == 2:
             first, second = _names(both)
             if first == second:
