@@ -7,15 +7,23 @@ l - 1), on which A'A of the tree's matrix A is multiplication by lambda_l = sum 
 
     leaves = sum_l P_l A'y / lambda_l        variance of c'leaves = sigma^2 sum_l |P_l c|^2 / lambda_l
 
-The quantile is where D(x) = (units below x) - q (all units) passes 0, and the interval holds all x where |D(x)| is
-within its noise. At the scale of single leaves the noise is rough, so that D passes 0 several times; D is therefore
-averaged over as many leaves around x as hold some standard deviations of its noise. Where many records share a value,
-so that a single leaf stands out of the noise, D is taken as it is. No answer is finer than a leaf.
+The quantile is where D(x) = (units below x) - q (all units) passes 0. Two readings of it, chosen by what was released:
+
+- Where values are spread smoothly, D is averaged over as many leaves around x as hold some standard deviations of its
+  noise, which at the scale of single leaves is so rough that D passes 0 several times. The interval ends where the
+  average passes so many of its standard deviations.
+- Where many units may share a value, as with ages in years, nothing is averaged: the interval goes from the first x at
+  which D is not clearly below 0 to the last at which it is not clearly above, so that it holds at least as often as it
+  says, whatever the values.
+
+Lumps of J units show in squares of counts: sum n_i^2 - sum n_i n_(i+1) is about J times the number of units, whatever
+the density. Smooth is what shows no lump and, on nodes of 1/1024 of the range, excludes lumps that would matter.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -31,8 +39,10 @@ BRANCHES, LEVELS = 4, 7
 LEAVES = BRANCHES**LEVELS
 _SIZES = [BRANCHES ** (LEVELS - level) for level in range(1, LEVELS + 1)]  # of a node, in leaves
 _LAMBDAS = [sum(_SIZES[level:]) for level in range(LEVELS)]
-_ENOUGH = 2.5  # standard deviations that a window holds
-_SHARED = 6.0  # standard deviations by which a leaf stands out
+_ENOUGH = 2.0  # standard deviations that a window holds
+_CLEARLY = 3.0  # standard errors by which a lump shows
+_MATTERS = 2.5  # standard deviations of a count: lumps that would move an interval
+_COARSE = 5  # the level, of 1024 nodes, on which lumps must be excluded
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +94,45 @@ class Tree:
     def quantile(self, share: float, level: float) -> tuple[float, float, float]:
         """Value, low and high in leaves from the lower bound."""
         below = np.concatenate([[0.0], np.cumsum(self.leaves())])
-        distance = below - share * below[-1]
+        distance, reach = below - share * below[-1], critical(level)
+        if not self.is_smooth():
+            noise = reach * self.stddev * _edge_stddevs(share)
+            first, last = np.flatnonzero(distance >= -noise), np.flatnonzero(distance <= noise)
+            ends = first[0] - 1 if first.size else LEAVES - 1, last[-1] + 1 if last.size else 1
+            return _crossing(distance), float(max(0, ends[0])), float(min(LEAVES, ends[1]))
         window = self._window(distance, share)
         smooth = _averaged(distance, window)
         middle = _crossing(smooth)
-        low, high = (self._end(smooth, middle, share, window, side * critical(level)) for side in (1, -1))
+        low, high = (self._end(smooth, middle, share, window, side * reach) for side in (1, -1))
         return middle, low, high
+
+    def is_smooth(self) -> bool:
+        """Whether no value is shared by so many units that it would show in an interval."""
+        units = max(float(self.levels[0].sum()), 1.0)
+        for number, counts in enumerate(self.levels[_COARSE - 1 :]):
+            lumps = float(counts @ counts - counts[1:] @ counts[:-1]) - len(counts) * self.stddev**2
+            error = self.stddev**2 * math.sqrt(3 * len(counts))
+            if lumps > _CLEARLY * error + units:  # every unit is a lump of its own
+                return False
+            if number == 0 and lumps + 2 * error > _MATTERS * self.stddev * units:
+                return False
+        return True
 
     def _end(self, smooth: Floats, middle: float, share: float, window: int, reach: float) -> float:
         """Where D passes so many standard deviations, which are those of that place."""
         end = middle
         for _ in range(3):
             end = _crossing(smooth + reach * self._stddev(end, share, window))
-        if window == 1:
-            end = np.floor(end) if reach > 0 else np.ceil(end)
-        return float(end)
+        return end
 
     def _window(self, distance: Floats, share: float) -> int:
         """How many leaves, the fewest powers of two, hold enough records around the place where D passes 0."""
-        window, leaves = 1, np.diff(distance)
+        window = 1
         while window < LEAVES // 4:
             place = _crossing(_averaged(distance, window))
             start, end = (int(np.clip(round(place + side * window / 2), 0, LEAVES)) for side in (-1, 1))
-            if (leaves[start:end] > _SHARED * self.stddev).any():
-                return 1
             if distance[end] - distance[start] >= _ENOUGH * self._stddev(place, share, 1):
-                return window
+                break
             window *= 2
         return window
 
@@ -125,6 +148,22 @@ class Tree:
             middle = share if wide == LEAVES else means.mean(1, keepdims=True)
             energy += size * float(((means - middle) ** 2).sum()) / value
         return self.stddev * math.sqrt(energy)
+
+
+@lru_cache(maxsize=16)
+def _edge_stddevs(share: float) -> Floats:
+    """Of D at every edge, for counts with noise of 1: of a node that it cuts, some children count and a part of one."""
+    edges, energy = np.arange(LEAVES + 1), np.zeros(LEAVES + 1)
+    for size, value in zip(_SIZES, _LAMBDAS, strict=True):
+        wide = BRANCHES * size
+        inside = edges % wide if wide < LEAVES else edges
+        whole, part = inside // size, inside % size / size
+        if wide < LEAVES:
+            squares = whole + part**2 - (whole + part) ** 2 / BRANCHES
+        else:
+            squares = whole + part**2 - 2 * share * (whole + part) + BRANCHES * share**2
+        energy += size * squares / value
+    return np.sqrt(energy)
 
 
 def _area(x: Floats, start: float, window: int) -> Floats:
