@@ -99,7 +99,7 @@ def test_the_table_of_rooms_is_the_house():
         assert allowed is None or allowed == used - {room, *EVERYBODY}, room
 
 
-@pytest.mark.parametrize("package", ["ledger", "evidence", "accountants", "tables", "release"])
+@pytest.mark.parametrize("package", ["ledger", "evidence", "accountants", "tables", "queries", "release"])
 def test_reading_and_accounting_do_not_touch_torch(package):
     for path in (PACKAGE / package).rglob("*.py"):
         assert not any(name.split(".")[0] == "torch" for name in import_names(path)), path

@@ -25,6 +25,7 @@ _HOME = {
     "tacit.ledger": ["read_ledger"],
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
     "tacit.posteriors": ["Draws", "load_posterior", "predict"],
+    "tacit.queries": ["ask"],
     "tacit.randomness": ["Randomness"],
     "tacit.regression": ["PrivateRegression"],
     "tacit.sampling": [
@@ -127,6 +128,7 @@ _ROOMS = (
     "mechanisms",
     "pate",
     "posteriors",
+    "queries",
     "randomness",
     "regression",
     "release",
@@ -178,6 +180,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit import mechanisms as mechanisms
     from tacit import pate as pate
     from tacit import posteriors as posteriors
+    from tacit import queries as queries
     from tacit import randomness as randomness
     from tacit import regression as regression
     from tacit import release as release
@@ -215,6 +218,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.posteriors import Draws as Draws
     from tacit.posteriors import load_posterior as load_posterior
     from tacit.posteriors import predict as predict
+    from tacit.queries import ask as ask
     from tacit.randomness import Randomness as Randomness
     from tacit.regression import PrivateRegression as PrivateRegression
     from tacit.sampling import BallsInBinsSampling as BallsInBinsSampling

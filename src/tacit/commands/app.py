@@ -21,6 +21,8 @@ from tacit.errors import TacitError
 COMMANDS = {
     "demo": "See it at work on real medical data, in about a minute.",
     "schema": "Draft what is public about a table.",
+    "check": "Look for what is odd about a table, for its holder alone.",
+    "ask": "Ask a table for counts, means, quantiles and the like.",
     "train": "Train a private model on a table.",
     "regress": "Estimate coefficients with intervals that know the privacy noise.",
     "summary": "Print the coefficients of a regression, at any level.",

@@ -7,6 +7,7 @@ from tacit import __version__
 from tacit.accountants import Guarantee, Refusal, check_delta, guarantees
 from tacit.ledger import Ledger
 from tacit.reports.content import Headline, Report, Section
+from tacit.reports.sections.answers import answers_section
 from tacit.reports.sections.coefficients import coefficients_section
 from tacit.reports.sections.curves import curves_section
 from tacit.reports.sections.guarantees import guarantees_section
@@ -17,6 +18,7 @@ from tacit.reports.sections.typical import typical_section
 from tacit.reports.sections.verify import verify_section
 from tacit.reports.sections.warnings import banners, warnings_section
 from tacit.runs import RunContent, read_content
+from tacit.runs.facts import QUERIES
 from tacit.storage.names import clean
 
 DELTA = 1e-5
@@ -58,7 +60,7 @@ def _sections(run: RunContent, delta: float, said: Headline, results: tuple[Guar
     return [
         *([] if warned is None else [warned]),
         promise_section(run.ledger, said),
-        _findings(run),
+        _results(run),
         guarantees_section(results),
         curves_section(run.ledger, delta, said),
         training_section(run),
@@ -67,10 +69,15 @@ def _sections(run: RunContent, delta: float, said: Headline, results: tuple[Guar
     ]
 
 
-def _findings(run: RunContent) -> Section:
-    """A regression has coefficients, any other run predictions."""
-    regression = run.facts is not None and run.facts.coefficients
-    return coefficients_section(run.facts) if run.facts is not None and regression else quality_section(run.evaluation)
+def _results(run: RunContent) -> Section:
+    """What came of it: answers, coefficients, or how good a model is."""
+    if run.facts is None:
+        return quality_section(run.evaluation, ())
+    if run.facts.task == QUERIES:
+        return answers_section(run.facts.answers)
+    if run.facts.coefficients:
+        return coefficients_section(run.facts)
+    return quality_section(run.evaluation, run.facts.answers)
 
 
 def usual_delta(ledger: Ledger) -> float:
@@ -82,9 +89,12 @@ def usual_delta(ledger: Ledger) -> float:
 
 
 def _subtitle(run: RunContent) -> str:
-    what = "A model" if run.facts is None else f"A {run.facts.model} model that predicts “{run.facts.target}”,"
     size = run.ledger.header.dataset_size
     units = "" if size is None else f" on {size:,} {run.ledger.header.unit}s (declared)"
+    if run.facts is not None and run.facts.task == QUERIES:
+        asked = len({answer.query for answer in run.facts.answers})
+        return f"Answers to {asked:,} {'query' if asked == 1 else 'queries'} with differential privacy{units}."
+    what = "A model" if run.facts is None else f"A {run.facts.model} model that predicts “{run.facts.target}”,"
     return f"{what} trained with differential privacy{units}, in {run.ledger.steps:,} steps."
 
 

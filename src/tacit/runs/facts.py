@@ -16,6 +16,7 @@ from tacit.tables import Schema
 
 FORMAT = 1  # of run.json and of evaluation.json
 COEFFICIENTS = "coefficients"  # the task of tacit regress
+QUERIES = "queries"  # the task of tacit ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class RunFacts:
         steps: how many the posterior comes from, once there is one.
         path: which way the losses took, once they ran.
         spread_begun: a histogram of residuals was about to be drawn; without ``spread`` it was lost.
+        score: how good the model is on records that were held out: released numbers with intervals.
+        score_begun: it was about to be drawn; without ``score`` it was lost.
     """
 
     problem: Problem
@@ -58,6 +61,8 @@ class RunFacts:
     registry: str | None = None
     evidence: bool = False
     path: str | None = None
+    score: dict[str, Any] | None = None
+    score_begun: bool = False
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -68,6 +73,8 @@ class RunFacts:
             said.append(f"the budget ended at step {self.steps} of {settings.steps}: {why}")
         if self.steps is not None and settings.spread_noise is not None and self.spread is None:
             said.append("a stop lost the histogram of residuals: intervals are as wide as the declared range")
+        if self.steps is not None and self.score_begun and self.score is None:
+            said.append("a stop lost the score on records that were held out")
         return tuple(said)
 
     def to_json(self) -> dict[str, Any]:
@@ -81,7 +88,8 @@ class RunFacts:
             "classes": None if problem.classes is None else list(problem.classes),
             "features": [column.name for column in schema.features(problem.target)],
             "dataset": schema.dataset,
-            "n_records": schema.units,
+            "n_records": problem.units,
+            "hold_out": problem.hold_out,
             "unit": "record" if schema.unit == "record" else "user",
             "method": problem.method,
             "model": problem.model,
@@ -101,15 +109,20 @@ class RunFacts:
             "registry": self.registry,
             "evidence": self.evidence,
             "path": self.path,
+            "score": self.score,
+            "score_begun": self.score_begun,
         }
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "RunFacts":
         if facts.get("task") == COEFFICIENTS:
             raise InputError("the run is a regression, which predicts nothing; its coefficients: tacit summary RUN")
+        if facts.get("task") == QUERIES:
+            raise InputError("the run is one of tacit ask, which learns no model; its answers stand in its run.json")
         problem = Problem(
             Schema.from_json(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
             facts["model"], shared=facts.get("shared_epsilon") is not None,
+            hold_out=facts.get("hold_out") or 0.0,
         )  # fmt: skip
         known = {name: _typed(facts, name, kinds) for name, kinds in _KINDS.items()}
         spread = facts.get("spread") or None
@@ -128,6 +141,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "registry": (str,),
     "evidence": (bool,),
     "path": (str,),
+    "score": (dict,),
+    "score_begun": (bool,),
 }
 
 
@@ -183,6 +198,19 @@ class DeclaredFacts:
     warnings: tuple[str, ...]
     derived_schema: bool
     coefficients: tuple[Interval, ...] = ()
+    answers: tuple["AnsweredQuery", ...] = ()  # or, of a model, its scores on records that were held out
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredQuery:
+    """A released number of tacit ask and its interval."""
+
+    query: str
+    cell: str
+    value: float | None
+    low: float | None
+    high: float | None
+    level: float | None
 
 
 def parse_facts(given: Fields) -> DeclaredFacts:
@@ -205,6 +233,7 @@ def parse_facts(given: Fields) -> DeclaredFacts:
         warnings=given.names("warnings"),
         derived_schema=schema is not None and schema.truth("derived_from_private_data"),
         coefficients=tuple(_interval(item) for name in (COEFFICIENTS, "contrasts") for item in given.parts(name)),
+        answers=tuple(_answered(item) for item in given.parts("answers")) + _scores(given),
     )
 
 
@@ -213,6 +242,16 @@ def _interval(item: Fields) -> Interval:
         item.text("name", "unnamed"), item.number("estimate"), item.number("low"), item.number("high"),
         item.needed("level"), item.number("scale"),
     )  # fmt: skip
+
+
+def _answered(item: Fields) -> AnsweredQuery:
+    numbers = (item.number(name) for name in ("value", "low", "high", "level"))
+    return AnsweredQuery(item.text("query", ""), item.text("cell", ""), *numbers)
+
+
+def _scores(given: Fields) -> tuple[AnsweredQuery, ...]:
+    score = given.part("score")
+    return () if score is None else tuple(_answered(item) for item in score.parts("scores"))
 
 
 def _setting(item: Fields) -> Setting:

@@ -23,7 +23,6 @@ from tacit.runs.spread import Histogram, charge_spread, release_spread
 from tacit.sampling import PoissonSampling, Records, Users
 from tacit.storage.files import is_there
 from tacit.tables import Encoded
-from tacit.tables.recipes import spread_event
 from tacit.training import DataSource, EvidencePlan, TrainingPlan, train
 from tacit.training.chains import Chains, Keeping
 from tacit.training.checkpoints import read_checkpoint
@@ -46,7 +45,7 @@ class Fitted:
 
 def training_plan(problem: Problem, ledger: str | PathLike[str], budget: Budget | None = None) -> TrainingPlan:
     """All public facts of the run. ``budget`` is that of a ledger shared with other runs, which is adaptive (F13)."""
-    units, settings = problem.schema.units, problem.recipe
+    units, settings = problem.units, problem.recipe
     return TrainingPlan(
         sampling=PoissonSampling(settings.probability, settings.probability * units),
         clipping=ClipRecords(settings.clip_norm),
@@ -68,9 +67,7 @@ def check_budget(problem: Problem, plan: TrainingPlan) -> None:
         return
     settings = problem.recipe
     step = plan.sampling.event((GaussianSumQuery(1.0, settings.noise_multiplier),))
-    charges = [Charge(step, settings.steps)]
-    if settings.spread_noise is not None:
-        charges.append(Charge(spread_event(settings.spread_noise), 1))
+    charges = [Charge(step, settings.steps), *settings.beside]
     opened = Path(plan.ledger).exists()
     BudgetGate(plan.budget)(read_ledger(plan.ledger) if opened else Ledger(plan.header(Randomness())), charges)
 
@@ -150,15 +147,15 @@ def _learned(
 
 
 def _beside(problem: Problem, plan: TrainingPlan, resume: bool) -> list[Charge]:
-    """The histogram of residuals, if the run has not paid for it. In a shared ledger it may be another run's."""
-    if problem.recipe.spread_noise is None:
-        return []
-    charge = Charge(spread_event(problem.recipe.spread_noise), 1)
+    """What is released apart from the steps, if the run has not paid for it; in a shared ledger another may have."""
+    charges = problem.recipe.beside
+    if not charges or not resume or problem.shared:
+        return charges
     try:
-        paid = resume and not problem.shared and charge.event in read_ledger(plan.ledger).merged()
+        paid = read_ledger(plan.ledger).merged()
     except LedgerError:  # stopped in its first line; any other damage is found when it is opened
-        paid = False
-    return [] if paid else [charge]
+        return charges
+    return [charge for charge in charges if charge.event not in paid]
 
 
 def _cut_short(chains: Chains[Any], plan: TrainingPlan, checkpoint: Path) -> Fitted:

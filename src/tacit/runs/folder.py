@@ -6,6 +6,7 @@ posterior.safetensors    what was learned
 evaluation.json          how good it is on data that was declared public
 artefacts.json           the hashes of these, written last: it alone says that the run is finished
 checkpoint.safetensors   while the run goes on
+hold-out.private         which records are kept from training, while the run goes on
 evidence.*.safetensors   private, if asked for; readable by the owner alone
 """
 
@@ -48,6 +49,10 @@ class RunFolder:
     @property
     def checkpoint(self) -> Path:
         return self.path / "checkpoint.safetensors"
+
+    @property
+    def hold_out(self) -> Path:
+        return self.path / "hold-out.private"
 
     @property
     def evaluation(self) -> Path:
@@ -101,6 +106,7 @@ class RunFolder:
             except TacitError:
                 if new and not (self.ledger.exists() or self.checkpoint.exists()):
                     self.facts.unlink(missing_ok=True)
+                    self.hold_out.unlink(missing_ok=True)
                 raise
 
     def _remove_if_empty(self) -> None:
@@ -129,8 +135,9 @@ class RunFolder:
         """Mark the run as finished: from here on its files are what they are. The checkpoint has served its time."""
         made = (self.facts, self.posterior, self.evaluation)
         write_manifest(self.path, [path.name for path in made if path.exists()])
-        for path in (self.checkpoint, temporary_path(self.checkpoint)):  # a kill may have left a part of the last one
+        for path in (self.checkpoint, self.hold_out):
             path.unlink(missing_ok=True)
+            temporary_path(path).unlink(missing_ok=True)  # a kill may have left a part of the last one
 
     def write_facts(self, facts: RunFacts) -> None:
         write_json(self.facts, facts.to_json())

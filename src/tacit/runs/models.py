@@ -48,7 +48,7 @@ def build_model(problem: Problem) -> nn.Module:
 
 def inference_method(problem: Problem, model: nn.Module) -> InferenceMethod[Any]:
     """The method with the recipe's settings."""
-    settings, n, likelihood = problem.recipe, problem.schema.units, likelihood_of(problem)
+    settings, n, likelihood = problem.recipe, problem.units, likelihood_of(problem)
     rate, prior = settings.learning_rate, GaussianPrior(settings.prior_stddev)
     average = 1 - 10 / settings.steps
     match problem.method:

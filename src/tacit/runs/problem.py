@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from tacit.errors import InputError, check_fraction
 from tacit.tables import Facts, Method, Recipe, Schema, Task, feature_names, recipe
 
 HIDDEN = 16  # units of the mlp
@@ -14,6 +15,7 @@ class Problem:
 
     Args:
         model: "linear", "mlp", or MODULE:FACTORY, called with the numbers of features and of outputs.
+        hold_out: which share of the units is kept from training, to say how good the model is.
         shared: the budget is shared with other runs, some of them still to be designed, so that RDP must calibrate.
     """
 
@@ -24,9 +26,20 @@ class Problem:
     method: Method = "sgld"
     model: str = "linear"
     shared: bool = False
+    hold_out: float = 0.0
 
     def __post_init__(self) -> None:
         self.schema.check(self.target)
+        check_fraction("hold_out", self.hold_out)
+        if self.hold_out and self.task == "regression":
+            raise InputError("--hold-out scores classes; numbers have no private score yet, give --public-test FILE")
+        if self.hold_out and self.shared:
+            raise InputError("--hold-out needs a ledger of its own; leave out --budget")
+
+    @property
+    def units(self) -> int:
+        """The declared number of units that are trained on."""
+        return max(1, round((1 - self.hold_out) * self.schema.units))
 
     @property
     def task(self) -> Task:
@@ -49,7 +62,7 @@ class Problem:
     def recipe(self) -> Recipe:
         return recipe(
             Facts(
-                units=self.schema.units,
+                units=self.units,
                 features=self.features,
                 parameters=self._parameters,
                 outputs=self.outputs,
@@ -59,6 +72,7 @@ class Problem:
                 epsilon=self.epsilon,
                 delta=self.delta,
                 accountant="rdp" if self.shared else "pld",
+                scored=bool(self.hold_out),
             )
         )
 

@@ -17,6 +17,7 @@ from tacit.runs.evaluation import evaluate
 from tacit.runs.facts import RunFacts
 from tacit.runs.fit import Fitted, check_budget, fit, training_plan
 from tacit.runs.folder import RunFolder
+from tacit.runs.hold_out import release_scores, split_off
 from tacit.runs.predictions import Predictor
 from tacit.runs.spread import Histogram
 from tacit.storage.files import is_there
@@ -58,13 +59,16 @@ def train_table(
         checkpoints: whether the run can be gone on with; without them a run that is stopped is lost.
         assumptions: what the guarantee rests on besides what the schema says.
     """
-    problem = facts.problem
+    problem, randomness = facts.problem, randomness or Randomness()
     plan = _plan(facts, folder, assumptions)
     if not resume:
         check_budget(problem, plan)
     with folder.claimed(new=not resume):
         if not resume:
             folder.write_facts(facts)
+        held = None
+        if problem.hold_out:
+            data, held = split_off(data, problem.hold_out, folder, randomness, resume=resume)
         started = time.perf_counter()
         fitted = fit(
             problem, data, plan, randomness=randomness, probes=test if facts.evidence else None, members=facts.evidence,
@@ -80,8 +84,21 @@ def train_table(
             path=fitted.path,
         )
         trained = TrainedTable(done, fitted)
+        if held is not None:
+            trained = _scored(folder, trained, held, randomness)
         _save(folder, trained, plan, test)
     return trained
+
+
+def _scored(folder: RunFolder, trained: TrainedTable, held: Encoded, randomness: Randomness) -> TrainedTable:
+    """The run with its score. One that was begun and lost may have been seen, and is not drawn a second time."""
+    facts, noise = trained.facts, trained.facts.problem.recipe.score_noise
+    if facts.score_begun or noise is None:
+        return trained
+    begun = replace(facts, score_begun=True)
+    folder.write_facts(begun)
+    scores = release_scores(trained.predictor, held, noise, randomness)
+    return replace(trained, facts=replace(begun, score={"scores": scores}))
 
 
 def _plan(facts: RunFacts, folder: RunFolder, assumptions: tuple[str, ...]) -> TrainingPlan:

@@ -24,6 +24,8 @@ class Number:
         bins: rising edges; each stretch between them gets a feature of its own. For relations that are not straight.
         may_be_missing: give "missing" a feature of its own; without it, missing counts as the middle.
         weight: how much more than others it may count, known beforehand; 2 for what is rare but telling.
+        missing: codes that stand for a missing value, such as -9 or 999.
+        decimal: "," for numbers written as 1.234,5.
     """
 
     name: str
@@ -33,6 +35,8 @@ class Number:
     bins: tuple[float, ...] = ()
     may_be_missing: bool = False
     weight: float = 1.0
+    missing: tuple[float | str, ...] = ()
+    decimal: str = "."
 
     kind: ClassVar[str] = "number"
 
@@ -51,6 +55,9 @@ class Number:
             not a < b for a, b in zip(self.bins, self.bins[1:], strict=False)
         ):
             raise InputError(f"column {self.name!r}: bins must be rising numbers, found {list(self.bins)!r}")
+        if self.decimal not in (".", ","):
+            raise InputError(f'column {self.name!r}: decimal must be "." or ",", found {self.decimal!r}')
+        _check_missing(self.name, self.missing)
 
     @property
     def is_declared(self) -> bool:
@@ -69,6 +76,7 @@ class Category:
     levels: tuple[str, ...] = ()
     may_be_missing: bool = False
     weight: float = 1.0
+    missing: tuple[float | str, ...] = ()
 
     kind: ClassVar[str] = "category"
 
@@ -81,6 +89,7 @@ class Category:
             raise InputError(
                 f"column {self.name!r} declares {len(self.levels)} levels, at most {MOST_LEVELS} can be used"
             )
+        _check_missing(self.name, self.missing)
 
     @property
     def is_declared(self) -> bool:
@@ -100,6 +109,7 @@ class Flag:
     no: tuple[str, ...] = ("false", "no", "0", "f", "n")
     may_be_missing: bool = False
     weight: float = 1.0
+    missing: tuple[float | str, ...] = ()
 
     kind: ClassVar[str] = "flag"
     is_declared: ClassVar[bool] = True
@@ -111,6 +121,7 @@ class Flag:
             raise InputError(f"column {self.name!r}: yes and no must be lists of texts in quotes")
         if len({text.lower() for text in both}) != len(both):
             raise InputError(f"column {self.name!r}: a text stands in yes and no, or twice in one of them")
+        _check_missing(self.name, self.missing)
 
     def in_words_of(self, cells: Iterable[str]) -> "Flag":
         """The same flag, with the words that these cells use for its sides in front.
@@ -157,7 +168,7 @@ def column_from_json(facts: object) -> Column:
     unknown = sorted(set(rest) - {field.name for field in fields(kind)})
     if unknown:
         raise InputError(f"column {facts['name']!r}: a {kind.kind} has no {unknown[0]!r}; see docs/tables.md")
-    for key in ("bins", "levels", "yes", "no"):
+    for key in ("bins", "levels", "yes", "no", "missing"):
         if key in rest and not isinstance(rest[key], tuple):
             raise InputError(f"column {facts['name']!r}: {key} must be a list, found {rest[key]!r}")
     if not isinstance(rest.get("may_be_missing", False), bool):
@@ -174,6 +185,11 @@ def column_to_json(column: Column) -> dict[str, Any]:
     values = {key: value for key, value in asdict(column).items() if value != said[key]}
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
     return {"name": plain.pop("name"), "kind": column.kind, **plain}
+
+
+def _check_missing(name: str, codes: tuple[object, ...]) -> None:
+    if not all(isinstance(code, str) or _is_number(code) for code in codes):
+        raise InputError(f"column {name!r}: missing must be a list of codes, as in missing = [-9, 999]")
 
 
 def _is_number(value: object) -> bool:

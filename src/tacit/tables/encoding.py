@@ -11,13 +11,15 @@ record scaled to norm 1, which bounds the gradient of a linear model. What is mi
 None of it is an error, because an error that one record's value causes would reveal it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InputError
-from tacit.tables.columns import Category, Flag, Number
+from tacit.tables.columns import Category, Flag, Ignored, Number
 from tacit.tables.files import MISSING, Cells, Table, number_text, to_number, to_numbers, to_text
 from tacit.tables.schema import Schema
 
@@ -49,11 +51,47 @@ def feature_names(schema: Schema, target: str) -> list[str]:
     return ["(bias)", *(name for column in schema.features(target) for name in _names(column))]
 
 
+def as_declared(table: Table, schema: Schema) -> Table:
+    """The table with declared codes for "missing" taken out and decimal commas read, each cell by itself.
+
+    Example:
+        >>> schema = Schema((Number("age", 0, 120, missing=(-9,), decimal=","),))
+        >>> as_declared(Table({"age": np.array(["39,5", "-9", "1.000"], dtype=object)}), schema).columns["age"]
+        array([  39.5,    nan, 1000. ])
+    """
+    return Table(table.columns | dict(_declared_cells(table, schema)))
+
+
+def _declared_cells(table: Table, schema: Schema) -> Iterator[tuple[str, NDArray[Any]]]:
+    for column in schema.columns:
+        cells = table.columns.get(column.name)
+        if cells is None or isinstance(column, Ignored):
+            continue
+        if isinstance(column, Number) and column.decimal == "," and cells.dtype.kind != "f":
+            commas = [cell.replace(".", "").replace(",", ".") if isinstance(cell, str) else cell for cell in cells]
+            yield column.name, _without(np.array([to_number(cell) for cell in commas]), column)
+        elif column.missing:
+            yield column.name, _without(cells, column)
+
+
+def _without(cells: NDArray[Any], column: Feature) -> NDArray[Any]:
+    """The cells with NaN, or no text, in place of codes for missing."""
+    if not column.missing:
+        return cells
+    if cells.dtype.kind == "f":
+        codes = [to_number(str(code)) for code in column.missing]
+        return np.where(np.isin(cells, codes), np.nan, cells)
+    said = {str(code) for code in column.missing} | {number_text(to_number(str(code))) for code in column.missing}
+    return np.array(["" if cell in said or number_text(to_number(cell)) in said - {""} else cell for cell in cells],
+                    dtype=object)  # fmt: skip
+
+
 def encode_inputs(table: Table, schema: Schema, target: str) -> Floats:
     """Features [rows, features] of norm 1 for every row."""
+    table = as_declared(table, schema)
     columns = schema.features(target)
     for column in columns:
-        _check_readable(table, column)
+        check_readable(table, column)
     parts = [np.ones((len(table), 1)), *(_encode(table, column) for column in columns)]
     inputs = np.concatenate(parts, axis=1)
     inputs /= np.linalg.norm(inputs, axis=1, keepdims=True)  # the bias keeps it above 0
@@ -65,6 +103,7 @@ def encode(table: Table, schema: Schema, target: str, *, public: bool = False) -
 
     Public records need no owner: nobody has to be protected there.
     """
+    table = as_declared(table, schema)
     targets, known = _targets(table, schema, target)
     users = None
     if schema.unit != "record" and not public:
@@ -95,7 +134,7 @@ def unreadable_cells(table: Table, schema: Schema, target: str) -> dict[str, int
         >>> unreadable_cells(Table({"age": np.array(["39,5", "", "40"], dtype=object)}), schema, "well")
         {'age': 1}
     """
-    found = {}
+    table, found = as_declared(table, schema), {}
     for column in (*schema.features(target), schema.column(target)):
         cells = table.columns.get(column.name)
         if isinstance(column, Number) and cells is not None and cells.dtype.kind != "f":
@@ -110,10 +149,10 @@ def _targets(
     cells = table.column(target)
     match schema.column(target):
         case Category(levels=levels):
-            found = _places(to_text(cells).tolist(), levels)
+            found = places_among(to_text(cells).tolist(), levels)
             return found, found >= 0
         case Flag() as flag:
-            sides = _sides(flag, to_text(cells).tolist())
+            sides = sides_of(flag, to_text(cells).tolist())
             return (sides > 0).astype(np.int64), sides != 0
         case _:
             middle, half = target_scale(schema, target)
@@ -123,7 +162,7 @@ def _targets(
             return np.nan_to_num(scaled).astype(np.float32), known
 
 
-def _check_readable(table: Table, column: Feature) -> None:
+def check_readable(table: Table, column: Feature) -> None:
     """A fault of type: a number column none of whose cells is a number. Single faulty cells are no fault."""
     cells = table.column(column.name)
     if isinstance(column, Number) and cells.dtype.kind != "f" and np.isnan(to_numbers(cells)).all():
@@ -142,13 +181,13 @@ def _encode(table: Table, column: Feature) -> NDArray[np.float64]:
             return _encode_number(to_numbers(cells), column)
         case Category(levels=levels):
             text = to_text(cells).tolist()
-            place = _places(text, levels)
+            place = places_among(text, levels)
             missing = _are_missing(text) & (place < 0)
             return _with_missing([place[:, None] == np.arange(len(levels))], missing, column)
         case Flag():
             text = to_text(cells).tolist()
             missing = _are_missing(text)
-            return _with_missing([_sides(column, text)[:, None]], missing, column)
+            return _with_missing([sides_of(column, text)[:, None]], missing, column)
 
 
 def _encode_number(values: NDArray[np.float64], column: Number) -> NDArray[np.float64]:
@@ -183,18 +222,17 @@ def level_places(cells: Cells, column: Category | Flag) -> NDArray[np.int64]:
     """
     text = to_text(cells).tolist()
     if isinstance(column, Category):
-        return _places(text, column.levels)
-    sides = _sides(column, text)
+        return places_among(text, column.levels)
+    sides = sides_of(column, text)
     return np.where(sides == 0, -1, sides > 0).astype(np.int64)
 
 
 def missing_cells(cells: Cells, column: Category | Flag) -> NDArray[np.bool_]:
     """Whether a cell says that its value is missing, and is no declared level."""
-    said = np.array([cell.lower() in MISSING for cell in to_text(cells).tolist()], dtype=bool)
-    return said & (level_places(cells, column) < 0)
+    return _are_missing(to_text(cells).tolist()) & (level_places(cells, column) < 0)
 
 
-def _places(text: list[str], levels: tuple[str, ...]) -> NDArray[np.int64]:
+def places_among(text: list[str], levels: tuple[str, ...]) -> NDArray[np.int64]:
     """The number of each cell's level, -1 for an undeclared one; 1.0 is the level 1."""
     place = {level: number for number, level in enumerate(levels)}
 
@@ -210,7 +248,7 @@ def _are_missing(text: list[str]) -> NDArray[np.bool_]:
     return np.array([known[cell] for cell in text], dtype=np.bool_)
 
 
-def _sides(flag: Flag, text: list[str]) -> NDArray[np.float64]:
+def sides_of(flag: Flag, text: list[str]) -> NDArray[np.float64]:
     """1 for yes, -1 for no, 0 for neither."""
     side = {word.lower(): 1.0 for word in flag.yes} | {word.lower(): -1.0 for word in flag.no}
     return np.array([side.get(cell.lower(), 0.0) for cell in text])

@@ -5,7 +5,6 @@ comes before anything is charged. A faulty *value* is never a reason to refuse: 
 """
 
 import csv
-import io
 import re
 import zipfile
 from collections import Counter
@@ -20,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InputError
+from tacit.tables.text_files import open_text, separator_of
 
 Cells = NDArray[Any]  # float64 with NaN where missing, or text with "" where missing
 MOST_COLUMNS = 4096  # more are a picture or a mistake, and no epsilon is enough for a model of each
 MISSING = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
 _ROWS = 8192  # that are read at once
-_NOT_TEXT = {b"PK\x03\x04": "a zip or Excel file", b"\x1f\x8b": "a gzip file", b"PAR1": "a Parquet file"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +80,10 @@ def read_table(path: str | Path, numbers: Collection[str] = ()) -> Table:
 
 
 def _read_csv(path: Path, numbers: Collection[str]) -> Table:
-    text = _text(path)
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    rows = csv.reader(text, delimiter=delimiter, skipinitialspace=True, strict=True)
+    rows = csv.reader(open_text(path), delimiter=separator_of(path), skipinitialspace=True, strict=True)
     try:
         names = [name.strip() for name in next(rows, [])]
-        _check_names(names, path, delimiter)
+        _check_names(names, path)
         parts: list[list[Cells]] = [[] for _ in names]
         even = _even_rows(rows, names, path)
         while some := list(islice(even, _ROWS)):
@@ -125,32 +122,7 @@ def _even_rows(rows: Any, names: Sequence[str], path: Path) -> Iterator[list[str
             )
 
 
-def _text(path: Path) -> io.TextIOWrapper:
-    """The lines of a text file, checked as a whole first."""
-    data = path.read_bytes()
-    if not data.strip():
-        raise InputError(f"{path} is empty")
-    for start, what in _NOT_TEXT.items():
-        if data.startswith(start):
-            raise InputError(f"{path} is {what}, not text; save it as CSV or give it its own ending")
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:200].count(0) > 50:
-        raise InputError(f"{path} is UTF-16 text; save it as UTF-8")
-    if b"\0" in data:
-        raise InputError(f"{path} holds zero bytes, so it is not a text file")
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise InputError(f"{path}, line {line}: this is not UTF-8 text; save the file as UTF-8") from error
-    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")
-
-
-def _check_names(names: Sequence[str], path: Path, delimiter: str = ",") -> None:
-    if len(names) == 1:
-        other = next((mark for mark in ";\t|," if mark != delimiter and mark in names[0]), None)
-        if other is not None:
-            how = "commas, or name it .tsv if tabs separate it" if delimiter == "," else "tabs"
-            raise InputError(f"{path} has one column, {names[0]!r}: cells seem to be separated by {other!r}; use {how}")
+def _check_names(names: Sequence[str], path: Path) -> None:
     if len(names) > MOST_COLUMNS:
         raise InputError(f"{path} has {len(names)} columns, at most {MOST_COLUMNS} can be used; keep those that matter")
     if not names or "" in names:

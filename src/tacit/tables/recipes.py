@@ -25,6 +25,8 @@ Method = Literal["sgld", "sghmc", "bbp", "dropout", "vi", "sgd"]
 MANY = 10_000  # records from which a smaller sampling probability is quicker at the same noise
 ENOUGH = 40.0  # SNR below which a model learns little
 SPREAD_SHARE = 0.1  # of mu^2, for the histogram of residuals that the intervals of a regression rest on
+SCORE_SHARE = 0.1  # of mu^2, for scores on records that were held out
+RIGHT_SHARE = 0.7  # of that, for counts of right and wrong answers
 STEPS = {"classification": 300, "regression": 1000, "vi": 1000}
 _WHOLE = 250.0  # SNR from which no gradient of a logistic model needs to be clipped
 
@@ -43,7 +45,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All settings of a run. ``spread_noise`` is that of the residuals' histogram, None where there is none."""
+    """All settings of a run.
+
+    ``spread_noise`` is that of the residuals' histogram, ``score_noise`` that of the scores on records that were held
+    out, None where there is none.
+    """
 
     probability: float
     steps: int
@@ -57,6 +63,13 @@ class Recipe:
     snr: float
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
+    score_noise: float | None = None
+
+    @property
+    def beside(self) -> list[Charge]:
+        """What the run releases apart from its steps."""
+        spread = [] if self.spread_noise is None else [Charge(spread_event(self.spread_noise), 1)]
+        return spread if self.score_noise is None else [*spread, Charge(score_event(self.score_noise), 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,7 @@ class Facts:
         parameters: of the model; those of one output count for the noise.
         outputs: one for two classes or a number, else one per class.
         accountant: "pld"; "rdp" where several runs share a budget adaptively.
+        scored: records were held out, and a tenth of the budget says how good the model is on them.
     """
 
     units: int
@@ -81,6 +95,7 @@ class Facts:
     epsilon: float
     delta: float
     accountant: str = "pld"
+    scored: bool = False
 
     def __post_init__(self) -> None:
         for name in ("units", "features", "parameters", "outputs"):
@@ -114,7 +129,8 @@ def recipe(facts: Facts) -> Recipe:
     probability = 0.2 if facts.units < MANY else 0.05
     steps = STEPS["vi" if facts.method == "vi" else facts.task]
     spread_noise = 1 / (math.sqrt(SPREAD_SHARE) * mu) if regression else None
-    noise = _noise(facts.accountant, facts.epsilon, facts.delta, probability, steps, spread_noise)
+    score_noise = 1 / (math.sqrt(SCORE_SHARE) * mu) if facts.scored else None
+    noise = _noise(facts.accountant, facts.epsilon, facts.delta, probability, steps, spread_noise, score_noise)
     at_one = facts.units * mu / math.sqrt(facts.parameters / facts.outputs)
     clip, clip_why = _clip(facts, at_one)
     snr = at_one / clip
@@ -140,6 +156,9 @@ def recipe(facts: Facts) -> Recipe:
     if spread_noise is not None:
         why = "a tenth of the budget buys a noisy histogram of residuals, on which the intervals rest"
         settings.append(Setting("noise on the residuals' histogram", spread_noise, why))
+    if score_noise is not None:
+        why = "a tenth of the budget buys noisy counts of right and wrong answers on records that were held out"
+        settings.append(Setting("noise on the scores", score_noise, why))
     return Recipe(
         probability,
         steps,
@@ -153,16 +172,19 @@ def recipe(facts: Facts) -> Recipe:
         snr,
         tuple(settings),
         _warnings(facts, snr),
+        score_noise,
     )
 
 
 @lru_cache(maxsize=64)
 def _noise(
-    accountant: str, epsilon: float, delta: float, probability: float, steps: int, spread_noise: float | None
-) -> float:
+    accountant: str, epsilon: float, delta: float, probability: float, steps: int, spread_noise: float | None,
+    score_noise: float | None,
+) -> float:  # fmt: skip
     """The least noise multiplier at which all charges together stay within the budget."""
     reader = get_accountant(accountant)
     fixed = [] if spread_noise is None else [Charge(spread_event(spread_noise), 1)]
+    fixed += [] if score_noise is None else [Charge(score_event(score_noise), 1)]
 
     def cost(z: float) -> float:
         sampled = Charge(PoissonSample(probability, (GaussianSumQuery(1.0, z),)), steps)
@@ -178,6 +200,16 @@ def _noise(
 def spread_event(noise: float) -> PoissonSample:
     """A histogram of all records, each in one bin: sensitivity 1."""
     return PoissonSample(1.0, (GaussianSumQuery(1.0, noise, group="residuals"),))
+
+
+def score_event(noise: float) -> PoissonSample:
+    """Counts of right and wrong answers, and of probabilities in bins, on records that were held out.
+
+    A record lies in one cell of each: sensitivity 1. That it was held out, hence not trained on, is not made use of.
+    """
+    shares = {"right and wrong": RIGHT_SHARE, "probabilities": 1 - RIGHT_SHARE}
+    queries = (GaussianSumQuery(1.0, noise / math.sqrt(share), 1e-6, group=name) for name, share in shares.items())
+    return PoissonSample(1.0, tuple(queries))
 
 
 def _clip(facts: Facts, snr_at_one: float) -> tuple[float, str]:

@@ -84,8 +84,9 @@ class Schema:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """The columns that may be read as numbers; owners are told apart by their spelling."""
-        return tuple(column.name for column in self.columns if isinstance(column, Number) and column.name != self.unit)
+        """The columns to read as numbers; owners and numbers with decimal commas are read by their spelling."""
+        numbers = (column for column in self.columns if isinstance(column, Number) and column.decimal == ".")
+        return tuple(column.name for column in numbers if column.name != self.unit)
 
     def task(self, target: str) -> Task:
         return "regression" if isinstance(self.column(target), Number) else "classification"

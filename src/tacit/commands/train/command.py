@@ -12,7 +12,7 @@ import typer
 from tacit.accountants import get_accountant
 from tacit.commands.output import console, warn_of_unreadable
 from tacit.commands.train.outcome import explain_settings, say_outcome, warn
-from tacit.commands.train.request import Request, check_public, interrupted_run, new_run
+from tacit.commands.train.request import Request, check_public, interrupted_run, new_run, share_of
 from tacit.errors import InputError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 from tacit.runs import RunFacts, RunFolder
@@ -41,6 +41,9 @@ def train(
         bool, typer.Option("--bayesian-evidence", help="Gather private evidence, for tacit account --bayesian.")
     ] = False,
     public_test: Annotated[Path | None, typer.Option(help="Public test data: evaluates the model.")] = None,
+    hold_out: Annotated[
+        str | None, typer.Option(help="Keep this share of the records (20%) from training, for a private score.")
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say every setting and why.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -53,7 +56,7 @@ def train(
     if public_test is not None and public_test.is_file():
         check_public(data, public_test)
     named = None if registry is None else folder.name_of(registry)
-    asked = Request(target, epsilon, delta, method, model, unit, records, task, named)
+    asked = Request(target, epsilon, delta, method, model, unit, records, task, named, share_of(hold_out))
     if resume:
         facts = interrupted_run(folder, asked)
         if bayesian_evidence and not facts.evidence:

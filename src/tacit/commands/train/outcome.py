@@ -71,12 +71,24 @@ def _summary(
             f": the posterior has temperature {facts.effective_temperature:.2f} or more; above 1 it is wider than "
             "without privacy, which is the price of it.",
         )
-    yield from _how_good(problem.task, evaluation)
+    if facts.score is not None:
+        yield "Private score", f" on {problem.hold_out:.0%} of the units, held out: {_scores(facts.score['scores'])}."
+    if facts.score is None or evaluation is not None:
+        yield from _how_good(problem.task, evaluation)
     yield (
         f"{folder.path}/",
         f" holds the model, the ledger and run.json ({facts.seconds:g} s). Next: "
         f"tacit predict {folder.path} NEW.csv --out predictions.csv, tacit report {folder.path}",
     )
+
+
+def _scores(scores: list[dict[str, Any]]) -> str:
+    """Each with its interval, which holds noise and chance."""
+    said = []
+    for score in scores:
+        of = f" (“{score['cell']}”)" if score["cell"] else ""
+        said.append(f"{score['query']}{of} {score['value']:.3f} [{score['low']:.3f}, {score['high']:.3f}]")
+    return ", ".join(said)
 
 
 def _baseline(evaluation: dict[str, Any]) -> str:
@@ -90,7 +102,8 @@ def _baseline(evaluation: dict[str, Any]) -> str:
 
 def _how_good(task: str, evaluation: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
     if evaluation is None:
-        yield "How good", ": not known. Scores on private data would leak; give --public-test FILE to learn it."
+        how = "give --public-test FILE or --hold-out 20% to learn it"
+        yield "How good", f": not known. Scores on private data would leak; {how}."
     elif task == "classification":
         surest = evaluation["selective"]
         best = min(range(len(surest["kept"])), key=lambda i: abs(surest["kept"][i] - 0.8))

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from tacit.accountants import Budget
 from tacit.errors import InputError
-from tacit.ledger import read_ledger
 from tacit.runs import Problem, RunFacts, RunFolder
+from tacit.runs.shared_budget import shared_total
 from tacit.tables import Method, Schema, Table, default_delta, public_schema, read_schema, read_table
+from tacit.tables.files import to_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class Request:
     records: int | None
     task: str | None
     registry: str | None
+    hold_out: float | None = None
 
     def __post_init__(self) -> None:
         if self.task is not None and self.task not in ("classification", "regression"):
@@ -58,13 +59,14 @@ def new_run(
     if asked.epsilon is None:
         raise InputError("how much privacy may it cost? give --epsilon; 1 is a common choice")
     delta = default_delta(schema.units) if asked.delta is None else asked.delta
-    shared = _shared_budget(budget, budget_epsilon, asked.epsilon)
+    shared = shared_total(budget, budget_epsilon, asked.epsilon)
     registry = asked.registry
     if registry is None and schema_path is not None and schema.registry is not None:
         registry = folder.name_of(schema_path.parent / schema.registry)
     problem = Problem(
         replace(schema, target=target, registry=None), target, asked.epsilon, delta,
         asked.method or "sgld", asked.model or "linear", shared is not None,  # type: ignore[arg-type]
+        asked.hold_out or 0.0,
     )  # fmt: skip
     _ = problem.recipe  # refuses bad numbers before anything is written
     named = None if budget is None else folder.name_of(budget)
@@ -88,28 +90,6 @@ def _schema(table: Table, data: Path, asked: Request, path: Path | None, public:
     return schema.with_facts(unit=unit, **counted)
 
 
-def _shared_budget(ledger: Path | None, total: float | None, epsilon: float) -> float | None:
-    """The total of a shared ledger: declared when it is opened, read from it afterwards."""
-    if ledger is None:
-        if total is not None:
-            raise InputError("--budget-epsilon is the total of a shared ledger; name it with --budget")
-        return None
-    if ledger.is_dir():
-        raise InputError(f"--budget {ledger} is a folder; name a ledger file")
-    if not ledger.exists():
-        if total is None:
-            raise InputError(
-                f"{ledger} does not exist yet; open it with its total, as in --budget-epsilon {2 * epsilon:g}"
-            )
-        return total
-    found = Budget.of(read_ledger(ledger))
-    if found is None:
-        raise InputError(f"{ledger} declares no budget, so nothing can be shared of it")
-    if total is not None and total != found.epsilon:
-        raise InputError(f"{ledger} was opened with a total of {found.epsilon:g}, --budget-epsilon says {total:g}")
-    return found.epsilon
-
-
 def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
     """The facts of an interrupted run. Options may be repeated, but not changed."""
     facts = folder.read_facts()
@@ -117,10 +97,10 @@ def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
     problem = facts.problem
     known = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
             "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
-            "task": problem.task, "registry": facts.registry}  # fmt: skip
+            "task": problem.task, "registry": facts.registry, "hold_out": problem.hold_out}  # fmt: skip
     for name, value in known.items():
         if getattr(asked, name) not in (None, value):
-            raise InputError(f"the run was started with {name} {value}; --{name} cannot change now")
+            raise InputError(f"the run was started with {name} {value}; --{name.replace('_', '-')} cannot change now")
     _check_ledger_is_there(folder, facts)
     return facts
 
@@ -132,6 +112,22 @@ def _check_ledger_is_there(folder: RunFolder, facts: RunFacts) -> None:
         raise InputError(f"the run shares the ledger {shared}, which is not there; put it back to go on")
     if shared is None and not folder.ledger.exists():
         raise InputError(f"{folder.path} has no ledger: nothing was charged, start without --resume, or put it back")
+
+
+def share_of(text: str | None) -> float | None:
+    """A share as people write it.
+
+    Example:
+        >>> share_of("20%"), share_of(".2")
+        (0.2, 0.2)
+    """
+    if text is None:
+        return None
+    number = to_number(text.strip().removesuffix("%"))
+    share = number / 100 if text.strip().endswith("%") else number
+    if not 0 < share < 1:
+        raise InputError(f"--hold-out is a share of the records, as in 20% or .2, found {text!r}")
+    return share
 
 
 def check_public(data: Path, test: Path) -> None:

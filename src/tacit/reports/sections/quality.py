@@ -1,28 +1,49 @@
 """How good the predictions are, on test data that was declared public: calibration, uncertainty, when it declines."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from tacit.reports.content import Block, Paragraph, Picture, Section, Terms
+from tacit.reports.content import Block, Paragraph, Picture, Section, Table, Terms
 from tacit.reports.pictures import Axis, Chart, Series, room_above
 from tacit.reports.text import percent
 from tacit.runs.evaluation_file import Classification, Evaluation, Regression
+from tacit.runs.facts import AnsweredQuery
 
 ENOUGH = 25  # as in evaluation/calibration.py: a bin with fewer records says nothing
 DECLINED = 0.2
 
 
-def quality_section(found: Evaluation | None) -> Section:
+def quality_section(found: Evaluation | None, held_out: Sequence[AnsweredQuery] = ()) -> Section:
     title = "How good are its predictions?"
+    private = _held_out(held_out)
     match found:
+        case None if private:
+            return Section("quality", title, private)
         case None:
             words = "No test data that was declared public was given to this run, so nothing is said here."
             return Section("quality", title, (Paragraph(words),))
         case Classification():
-            return Section("quality", title, tuple(_classes(found)))
+            return Section("quality", title, (*private, *_classes(found)))
         case Regression():
-            return Section("quality", title, tuple(_numbers(found)))
+            return Section("quality", title, (*private, *_numbers(found)))
+
+
+def _held_out(scores: Sequence[AnsweredQuery]) -> tuple[Block, ...]:
+    """Scores on private records that were not trained on, from noisy counts that the ledger was charged for."""
+    if not scores:
+        return ()
+    words = (
+        "Measured on private records that were held out of training, by noisy counts that are part of the cost above. "
+        "The intervals hold the noise and the chance in who was held out, for people like those in the data."
+    )
+    rows = tuple(
+        (score.query, score.cell, *(_score(number) for number in (score.value, score.low, score.high)))
+        for score in scores
+    )
+    columns = ("Score", "Of", "Value", "Low (95 %)", "High (95 %)")
+    return Paragraph(words), Table("Scores on records that were held out", columns, rows, numeric=(2, 3, 4))
 
 
 def _source(found: Evaluation) -> Paragraph:

@@ -4,6 +4,7 @@ from tacit.ledger import FixedSizeSample, Ledger, PosteriorSample, SamplingEvent
 from tacit.reports.content import Block, Section, Table, Terms
 from tacit.reports.text import listed
 from tacit.runs import DeclaredFacts, RunContent
+from tacit.runs.facts import QUERIES
 
 _SHOWN = 12  # kinds of steps listed one by one
 _COLUMNS = ("Steps", "Sampling", "Clip norm", "Noise on the sum", "Noise multiplier")
@@ -16,7 +17,8 @@ def training_section(run: RunContent) -> Section:
         if run.facts.settings:
             rows = tuple((item.name, item.value, item.why) for item in run.facts.settings)
             blocks.append(Table("Settings, as declared in run.json", ("Setting", "Value", "Why"), rows))
-    return Section("training", "How it was trained", tuple(blocks))
+    asked = run.facts is not None and run.facts.task == QUERIES
+    return Section("training", "How it was released" if asked else "How it was trained", tuple(blocks))
 
 
 def _events(ledger: Ledger) -> Table:

@@ -1,0 +1,185 @@
+"""Ask a private table: charge the ledger, release noisy sums, and say what they say, in a run's folder."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.accountants import Budget, BudgetGate, Guarantee, Refusal, guarantees
+from tacit.ledger import Ledger, LedgerFile, LedgerHeader, RegisteredLedger, read_ledger
+from tacit.queries.answers import Answer
+from tacit.queries.asked import Asked
+from tacit.queries.release import release, unit_weights
+from tacit.runs import RunFolder
+from tacit.runs.facts import FORMAT, QUERIES
+from tacit.runs.shared_budget import shared_total
+from tacit.storage.json_files import write_json
+from tacit.tables import Schema, Table, read_schema, read_table
+from tacit.tables.encoding import as_declared
+from tacit.tables.files import to_text
+from tacit.types import Floats
+
+if TYPE_CHECKING:
+    from tacit.randomness import Randomness
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """All answers with the ledger that says what they cost. Public."""
+
+    asked: Asked
+    answers: tuple[Answer, ...]
+    ledger: Ledger
+
+    def __iter__(self) -> Any:
+        return iter(self.answers)
+
+    @property
+    def guarantees(self) -> list[Guarantee | Refusal]:
+        return guarantees(self.ledger, self.asked.header("secure").delta or self.asked.delta)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "answers": [answer.to_json() for answer in self.answers],
+            "guarantees": [result.to_json() for result in self.guarantees],
+        }
+
+
+def ask(
+    table: Table | str | PathLike[str],
+    *queries: str,
+    schema: Schema | str | PathLike[str],
+    epsilon: float,
+    out: str | PathLike[str],
+    delta: float | None = None,
+    level: float = 0.95,
+    shares: Sequence[float] = (),
+    budget: str | PathLike[str] | None = None,
+    budget_epsilon: float | None = None,
+    registry: str | PathLike[str] | None = None,
+    randomness: "Randomness | None" = None,
+) -> Answers:
+    """Answer queries about a private table with noise, within a budget; the ledger is charged before data is touched.
+
+    Args:
+        table: a table or its file.
+        queries: in words, such as ``"mean:age"`` (docs/queries.md).
+        schema: declared columns, or the path of a schema file.
+        epsilon, delta: what all queries may cost together.
+        out: the run's folder; ``tacit account``, ``report`` and ``ledger`` read it.
+        level: of the intervals.
+        shares: how much of the precision each query gets; equal ones by default.
+        budget, budget_epsilon: a ledger that several runs share, and its total when it is opened.
+        registry: the file that runs on this data enter themselves in.
+        randomness: secure by default; a seeded one marks the run.
+
+    Raises:
+        InputError: a query, the schema or the table does not fit; nothing was written and nothing charged.
+        BudgetError: the shared ledger does not pay for it.
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> from tacit.tables import Number
+        >>> people = Table({"age": np.arange(1000) % 80})
+        >>> declared = Schema((Number("age", 0, 100),), records=1000)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     count, mean = ask(people, "count", "mean:age", schema=declared, epsilon=1.0, out=f"{folder}/run")
+        >>> 940 < count.value < 1060, mean.query, mean.low < mean.value < mean.high
+        (True, 'mean:age', True)
+    """
+    declared = schema if isinstance(schema, Schema) else read_schema(Path(schema))
+    folder, shared = RunFolder(Path(out)), None if budget is None else Path(budget)
+    total = shared_total(shared, budget_epsilon, epsilon)
+    spent = None if total is None else Budget(total, delta or Asked(declared, queries, epsilon).delta)
+    asked = Asked(declared, queries, epsilon, delta or 0.0, level, tuple(shares), spent)
+    cells = table if isinstance(table, Table) else read_table(Path(table), declared.numbers)
+    return answer(asked, cells, folder, shared, None if registry is None else Path(registry), randomness)
+
+
+def answer(
+    asked: Asked,
+    table: Table,
+    folder: RunFolder,
+    shared: Path | None = None,
+    registry: Path | None = None,
+    randomness: "Randomness | None" = None,
+) -> Answers:
+    """Every check comes before the first file and the first charge; the manifest is written last."""
+    from tacit.randomness import Randomness  # torch comes with it
+
+    table = as_declared(table, asked.schema)
+    asked.check_table(table)
+    folder.check_free()
+    source = randomness or Randomness()
+    header = asked.header(source.kind)
+    _check_budget(asked, shared, header)
+    with folder.claimed(new=True):
+        place = shared or folder.ledger
+        facts = run_facts(asked, None if shared is None else folder.name_of(shared))
+        write_json(folder.facts, facts)
+        ledger = _charge(asked, place if registry is None else RegisteredLedger(place, registry), header)
+        found = released_answers(asked, table, lambda count: source.normals(count).numpy())
+        if shared is not None:
+            folder.keep_shared_ledger(shared)
+        write_json(folder.facts, facts | {"answers": [one.to_json() for one in found]})
+        folder.finish()
+    return Answers(asked, found, ledger)
+
+
+def released_answers(asked: Asked, table: Table, normals: Callable[[int], Floats]) -> tuple[Answer, ...]:
+    """Sums with noise, and what follows from them; all of it has been charged."""
+    contributions = [one for query in asked.queries for one in query.contributions(table)]
+    noisy = release(asked.plan, contributions, weights_of(asked.schema, table), normals)
+    found: list[Answer] = []
+    for query in asked.queries:
+        mine, noisy = noisy[: len(query.parts)], noisy[len(query.parts) :]
+        found += query.answers(mine, asked.level)
+    return tuple(found)
+
+
+def weights_of(schema: Schema, table: Table) -> Floats | None:
+    """Of rows: one over how many their owner has, where owners are protected."""
+    return None if schema.unit == "record" else unit_weights(to_text(table.column(schema.unit)))
+
+
+def _check_budget(asked: Asked, shared: Path | None, header: LedgerHeader) -> None:
+    """Before there is a file: a shared ledger that cannot pay is left as it is."""
+    spent = read_ledger(shared) if shared is not None and shared.exists() else Ledger(header)
+    BudgetGate(Budget.of(spent) or Budget(asked.epsilon, asked.delta))(spent, [asked.plan.charge])
+
+
+def _charge(asked: Asked, place: Path | RegisteredLedger, header: LedgerHeader) -> Ledger:
+    charges = [asked.plan.charge]
+    with LedgerFile(place, header) as file:
+        BudgetGate(asked.shared or Budget(asked.epsilon, asked.delta))(file.ledger, charges)
+        file.plan(1)
+        file.reserve(charges)
+        return file.ledger
+
+
+def run_facts(asked: Asked, shared_ledger: str | None) -> dict[str, Any]:
+    """What run.json says before a record is touched."""
+    schema, shares = asked.schema, {part.name: part.share for part in asked.plan.parts}
+    return {
+        "format": FORMAT,
+        "task": QUERIES,
+        "queries": list(asked.texts),
+        "dataset": schema.dataset,
+        "n_records": asked.units,
+        "unit": "record" if schema.unit == "record" else "user",
+        "method": "Gaussian noise on exact sums",
+        "epsilon": asked.epsilon,
+        "delta": asked.delta,
+        "level": asked.level,
+        "settings": [
+            {"name": "noise of all releases", "value": asked.plan.multiplier,
+             "why": "the least multiplier with which all of them stay within epsilon"},
+            *({"name": f"noise on {name}", "value": stddev, "why": f"share {shares[name]:.3g} of the precision"}
+              for name, stddev in zip(shares, asked.plan.stddevs, strict=True)),
+        ],
+        "warnings": [],
+        "schema": schema.to_json() | {"registry": None},
+        "shared_ledger": shared_ledger,
+        "shared_epsilon": None if asked.shared is None else asked.shared.epsilon,
+    }  # fmt: skip
