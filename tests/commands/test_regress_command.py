@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from tacit.commands.app import run
-from tacit.ledger import read_ledger
-from tacit.regression.newton import sums
 
 SCHEMA = """
 dataset = "patients"
@@ -126,18 +124,6 @@ def test_a_mistake_is_one_line_and_costs_nothing(files, tmp_path, capsys, more, 
     assert message in said
     assert said.count("\n") == 1
     assert not out.exists()
-
-
-def test_a_stopped_run_shows_what_it_was_charged(files, tmp_path, monkeypatch, capsys):
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sums.PrivateSums, "gram", stop)
-    assert run(command(files, tmp_path / "run")) == 130
-    assert read_ledger(tmp_path / "run").steps == 5
-    assert run(["account", str(tmp_path / "run")]) == 0
-    assert run(["summary", str(tmp_path / "run")]) == 2
-    assert "no finished regression" in capsys.readouterr().err
 
 
 def test_a_registry_remembers_the_run(files, tmp_path, capsys):

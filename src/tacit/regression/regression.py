@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,11 @@ import numpy as np
 
 from tacit.accountants import Budget, BudgetGate, Guarantee, Refusal, guarantees
 from tacit.errors import InputError
-from tacit.ledger import Ledger, LedgerFile, LedgerHeader
+from tacit.ledger import Charge, Ledger, LedgerFile, LedgerHeader
 from tacit.regression.families import FamilyName, Multinomial
 from tacit.regression.newton.fit import release_statistics
+from tacit.regression.newton.kept import Releases
+from tacit.regression.newton.plan import PARTS
 from tacit.regression.newton.sums import PrivateSums, Rows
 from tacit.regression.posterior import Posterior, posterior_draws
 from tacit.regression.priors import Prior, with_prior
@@ -37,6 +39,7 @@ class Regression:
         doubt: the relative uncertainty of the curvature in its least certain direction.
         convergence: the last step in standard deviations.
         ledger: what was charged; None for a simulation in memory.
+        lost: how many parts of releases were lost by stops (newton/kept.py).
     """
 
     problem: RegressionProblem
@@ -45,6 +48,7 @@ class Regression:
     doubt: float
     convergence: float
     ledger: Ledger | None = None
+    lost: int = 0
 
     def coefficients(self, level: float = 0.95) -> list[Coefficient]:
         """The table, with credible intervals of this level."""
@@ -79,17 +83,24 @@ class Regression:
                 f"the last step was {self.convergence:.1f} standard deviations long: the curvature was not taken at "
                 "the optimum, and intervals may be off; more epsilon or a closer declaration of the bounds helps"
             )
+        if self.lost:
+            said.append(
+                f"stops lost {self.lost} of {PARTS * len(self.problem.plan.names)} parts of releases that were paid "
+                "for: intervals know it and are wider"
+            )
         return said
 
 
 def regress_in_memory(
-    problem: RegressionProblem, rows: Rows, normals: Callable[[int], Floats], prior: Prior | None = None
-) -> Regression:
+    problem: RegressionProblem, rows: Rows, normals: Callable[[int], Floats], prior: Prior | None = None,
+    kept: Releases | None = None,
+) -> Regression:  # fmt: skip
     """The same releases and the same posterior, charged to nobody: for simulations on made-up records."""
-    prior = prior or Prior()
-    sums = PrivateSums(rows, problem.reach, problem.plan, normals)
+    prior, kept = prior or Prior(), Releases() if kept is None else kept
+    sums = PrivateSums(rows, problem.reach, problem.plan, normals, kept=kept)
     found = posterior_draws(release_statistics(sums, problem.family))
-    return Regression(problem, prior, _reported(problem, found, prior), found.doubt, found.convergence)
+    draws = _reported(problem, found, prior)
+    return Regression(problem, prior, draws, found.doubt, found.convergence, lost=kept.lost)
 
 
 def _reported(problem: RegressionProblem, found: Posterior, prior: Prior) -> Draws:
@@ -110,19 +121,32 @@ def check_asked(problem: RegressionProblem, contrasts: Sequence[str], level: flo
     asked.coefficients(level)
 
 
-def charge(problem: RegressionProblem, ledger: str | PathLike[str], kind: str = "secure") -> Ledger:
-    """Charge all releases of the plan, before a record is touched."""
+def charge(
+    problem: RegressionProblem, ledger: str | PathLike[str], kind: str = "secure", kept: Releases | None = None
+) -> Ledger:
+    """Charge all releases of the plan, before a record is touched; what goes on is charged only if it was not.
+
+    ``kept`` are the releases of a run that can be gone on with: where some were begun, its ledger is never made anew.
+    """
     schema, charges = problem.schema, problem.plan.charges()
     header = LedgerHeader(
         dataset=schema.dataset, dataset_size=schema.records, epsilon=problem.epsilon, delta=problem.delta,
         randomness=kind, assumptions=schema.assumptions,  # type: ignore[arg-type]
     )  # fmt: skip
-    BudgetGate(Budget(problem.epsilon, problem.delta))(Ledger(header), charges)  # before there is a file
-    with LedgerFile(ledger, header) as file:
-        BudgetGate(Budget(problem.epsilon, problem.delta))(file.ledger, charges)
-        file.plan(len(charges))
-        file.reserve(charges)
+    gate = BudgetGate(Budget(problem.epsilon, problem.delta))
+    gate(Ledger(header), charges)  # before there is a file
+    with LedgerFile(ledger, header, create=kept is None or not kept.found) as file:
+        if kept is None or not _is_paid(file.ledger, charges):
+            gate(file.ledger, charges)
+            if kept is None or not file.ledger.planned_steps:
+                file.plan(sum(one.steps for one in charges))
+            file.reserve(charges)
         return file.ledger
+
+
+def _is_paid(ledger: Ledger, charges: Sequence[Charge]) -> bool:
+    paid = ledger.merged()
+    return all(paid[one.event] >= one.steps for one in charges)
 
 
 def regress(
@@ -132,15 +156,20 @@ def regress(
     *,
     prior: Prior | None = None,
     randomness: "Randomness | None" = None,
+    kept: Releases | None = None,
 ) -> Regression:
-    """Charge, release and summarise. A table that does not fit is refused before anything is charged."""
+    """Charge, release and summarise. A table that does not fit is refused before anything is charged.
+
+    Args:
+        kept: where releases are kept, and those that an earlier process left there.
+    """
     from tacit.randomness import Randomness  # torch comes with it
 
     problem.check_table(table)
     rows, source = problem.rows(table), randomness or Randomness()
-    charged = charge(problem, ledger, source.kind)
-    found = regress_in_memory(problem, rows, lambda count: source.normals(count).numpy(), prior)
-    return Regression(problem, found.prior, found.draws, found.doubt, found.convergence, charged)
+    charged = charge(problem, ledger, source.kind, kept)
+    found = regress_in_memory(problem, rows, lambda count: source.normals(count).numpy(), prior, kept)
+    return replace(found, ledger=charged)
 
 
 class PrivateRegression:

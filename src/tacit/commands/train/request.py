@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from tacit.accountants import Budget
+from tacit.commands.continued import check_unchanged
 from tacit.errors import InputError
 from tacit.ledger import read_ledger
 from tacit.runs import Problem, RunFacts, RunFolder
@@ -118,9 +119,7 @@ def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
     known = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
             "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
             "task": problem.task, "registry": facts.registry}  # fmt: skip
-    for name, value in known.items():
-        if getattr(asked, name) not in (None, value):
-            raise InputError(f"the run was started with {name} {value}; --{name} cannot change now")
+    check_unchanged(known, {name: getattr(asked, name) for name in known})
     _check_ledger_is_there(folder, facts)
     return facts
 

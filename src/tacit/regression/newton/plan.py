@@ -23,6 +23,7 @@ _AMPLE = 0.5  # the multiplier at which epsilon is about 10
 _FEW = 15  # parameters
 _LOOSE = {"poisson": 2.0, "linear": 1.5}  # how much less closely than others a record's curvature is bounded
 STEPS = 3  # corrections of the estimate before the last release
+PARTS = 4  # that each release is drawn in, so that a stop loses one of them at most (kept.py)
 
 # What was tried: shares from .02 to .4 in some ten layouts, on simulated tables (docs/regression.md).
 _BOUNDED: Stages = (
@@ -53,8 +54,8 @@ class ReleasePlan:
 
     Example:
         >>> plan = ReleasePlan(({"a": 0.25}, {"b": 0.75}), multiplier=2.0)
-        >>> round(plan.stddev("a") / (1 + SLACK), 9), len(plan.charges())
-        (4.0, 2)
+        >>> round(plan.stddev("a") / (1 + SLACK), 9), [charge.steps for charge in plan.charges()]
+        (4.0, [4, 4])
     """
 
     stages: Stages
@@ -65,20 +66,28 @@ class ReleasePlan:
         """Whether the noise hardly matters (from epsilon 10 on): then no record is weighted down or clipped for it."""
         return self.multiplier <= _AMPLE
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for stage in self.stages for name in stage)
+
     def stddev(self, name: str) -> float:
         """Of the noise on a sum to which no record adds more than 1."""
         share = next(stage[name] for stage in self.stages if name in stage)
         return self.multiplier / math.sqrt(share) * (1 + SLACK)
 
     def charges(self) -> list[Charge]:
-        """What the ledger is charged, all of it before a record is touched: one release on the full batch a stage.
+        """What the ledger is charged, all of it before a record is touched: a stage's releases in :data:`PARTS` parts.
 
         Where a later stage asks follows from earlier ones, what it may reveal does not: norms and noise are fixed here.
         """
-        return [Charge(PoissonSample(1.0, tuple(self._query(name) for name in stage)), 1) for stage in self.stages]
+        return [Charge(PoissonSample(1.0, tuple(self._query(name) for name in stage)), PARTS) for stage in self.stages]
+
+    def part_stddev(self, name: str) -> float:
+        """Of the noise on each of the parts, whose mean has :meth:`stddev`."""
+        return math.sqrt(PARTS) * self.stddev(name)
 
     def _query(self, name: str) -> GaussianSumQuery:
-        return GaussianSumQuery(1.0, self.stddev(name), SLACK, group=name)
+        return GaussianSumQuery(1.0, self.part_stddev(name), SLACK, group=name)
 
 
 def release_plan(family: Family, parameters: int, epsilon: float, delta: float) -> ReleasePlan:
