@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from reliability.f30_coefficients import Trial, stopped
-from reliability.f30_writes import Killed, MortalDisk, spaced
-from reliability.small_table import TARGETS, SmallTable, facts_of, tacit
+from reliability.f30_writes import KINDS, Killed, MortalDisk, spaced
+from reliability.small_table import SmallTable, facts_of, tacit
 from tacit.errors import InputError, RefusedError
 from tacit.ledger import read_ledger
 from tacit.regression.newton.kept import Releases, read_releases
@@ -21,9 +21,9 @@ def table(tmp_path):
     return SmallTable.write(tmp_path / "table", rows=300)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_regression_stopped_at_some_of_its_writes_is_completed(table, target):
-    found = list(stopped(table, target, spaced(60)))
+@pytest.mark.parametrize(("target", "shared"), KINDS)
+def test_a_regression_stopped_at_some_of_its_writes_is_completed(table, target, shared):
+    found = list(stopped(table, target, shared, spaced(60)))
     assert len(found) > 8
     assert [fault for fault in found if fault] == []
 
@@ -34,7 +34,7 @@ def stop_at(trial, last):
 
 
 def test_a_regression_stopped_again_and_again_says_what_it_lost(table):
-    trial = Trial(table, "flag", "often")
+    trial = Trial(table, "flag", False, "often")
     for _ in range(6):
         stop_at(trial, 60)
         assert read_ledger(trial.out).steps == 5 * PARTS
@@ -46,7 +46,7 @@ def test_a_regression_stopped_again_and_again_says_what_it_lost(table):
 
 def test_what_was_kept_is_what_is_used(table, monkeypatch):
     """A run that is stopped after its last release goes on without a draw."""
-    trial = Trial(table, "number", "kept")
+    trial = Trial(table, "number", False, "kept")
 
     def killed(*_):
         raise KeyboardInterrupt
@@ -109,7 +109,7 @@ def test_the_noise_of_what_is_left_is_known(table):
 
 
 def test_other_options_or_a_lost_file_are_refused(table):
-    trial = Trial(table, "flag", "refused")
+    trial = Trial(table, "flag", False, "refused")
     stop_at(trial, 200)
 
     def said(*more):
@@ -133,8 +133,34 @@ def test_other_options_or_a_lost_file_are_refused(table):
     assert facts_of(trial.out)["task"] == "coefficients"
 
 
+def test_a_stop_after_a_shared_charge_finds_it_among_those_of_others(table, monkeypatch):
+    """Runs that charge the very same: each goes on under its own charge, and one that did not charge must."""
+    shared = ("--budget", table.folder / "all.jsonl", "--budget-epsilon", 5)
+
+    def regress(out, *more):
+        given = more or ("--schema", table.schema("flag"), "--epsilon", 2, *shared)
+        return tacit("regress", table.private, "--out", table.folder / out, *given)
+
+    def killed(*_, **__):
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PrivateSums, "gram", killed)
+        with pytest.raises(Killed):
+            regress("charged")
+    with monkeypatch.context() as patched:
+        patched.setattr("tacit.ledger.LedgerFile.reserve", killed)
+        with pytest.raises(Killed):
+            regress("not")
+    assert read_ledger(table.folder / "all.jsonl").steps == 5 * PARTS
+    assert regress("charged", "--resume").code == 0
+    assert read_ledger(table.folder / "all.jsonl").steps == 5 * PARTS
+    assert regress("not", "--resume").code == 0
+    assert read_ledger(table.folder / "all.jsonl").steps == 10 * PARTS
+
+
 def test_facts_alone_are_no_run(table):
-    trial = Trial(table, "flag", "facts")
+    trial = Trial(table, "flag", False, "facts")
     trial.out.mkdir()
     assert "no run of tacit regress" in tacit("regress", table.private, "--resume", "--out", trial.out).err
     trial.start(MortalDisk())

@@ -1,11 +1,13 @@
 """``tacit regress``: coefficients of a table, with intervals that know the privacy noise."""
 
+import secrets
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tacit.commands.budget import registry_name, shared_budget
 from tacit.commands.continued import check_unchanged
 from tacit.commands.output import print_json, say, warn_of_unreadable
 from tacit.commands.summary import Contrast, Form, Json, Level, say_regression
@@ -40,6 +42,10 @@ def regress(
     contrast: Contrast = None,
     delta: Annotated[float | None, typer.Option(help="Below 1/n; by default 1e-5, or less for large tables.")] = None,
     records: Annotated[int | None, typer.Option(help="About how many records there are, if that is public.")] = None,
+    budget: Annotated[Path | None, typer.Option(help="A ledger that several runs share.")] = None,
+    budget_epsilon: Annotated[
+        float | None, typer.Option(help="The total of --budget, given when it is opened.")
+    ] = None,
     registry: Annotated[Path | None, typer.Option(help="The file that runs on this data enter themselves in.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
     form: Form = "text",
@@ -59,7 +65,8 @@ def regress(
         raise InputError("tacit regress needs TABLE, --schema, --outcome, --epsilon and --out (or --plan)")
     folder = RunFolder(out)
     asked = Request(outcome, epsilon, delta, family, exposure, tuple(interaction or ()), prior, tuple(contrast or ()),
-                    records, None if registry is None else folder.name_of(registry))  # fmt: skip
+                    records, None if registry is None else folder.name_of(registry), budget,
+                    budget_epsilon)  # fmt: skip
     facts = asked.interrupted_run(folder) if resume else asked.new_run(folder, schema)
     found = _run(facts, data, folder, level, resume=resume)
     say_regression(found, facts.contrasts, level, form, as_json=json, out=folder.path)
@@ -79,9 +86,12 @@ class Request:
     contrasts: tuple[str, ...]
     records: int | None
     registry: str | None
+    budget: Path | None
+    budget_epsilon: float | None
 
     def new_run(self, folder: RunFolder, path: Path | None) -> "RegressionFacts":
         """All public facts of the run, refused here if they do not fit together."""
+        from tacit.regression.regression import SharedBudget
         from tacit.regression.results.saved import RegressionFacts
 
         if path is None or self.epsilon is None:
@@ -91,15 +101,18 @@ class Request:
         named = self.outcome or schema.target
         if named is None:
             raise InputError("which column is to be explained? give --outcome, or target = ... in the schema")
-        registry = self.registry
-        if registry is None and schema.registry is not None:
-            registry = folder.name_of(path.parent / schema.registry)
+        total = shared_budget(self.budget, self.budget_epsilon, self.epsilon)
         declared = replace(schema.with_facts(target=named, records=self.records), registry=None)
         problem = RegressionProblem(
             declared, named, self.epsilon, self.delta or 0.0, self.family, self.exposure,  # type: ignore[arg-type]
-            self.interactions,
+            self.interactions, total is not None,
         )  # fmt: skip
-        return RegressionFacts(problem, prior, self.contrasts, registry)
+        registry = registry_name(self.registry, schema, path, folder)
+        shared = None if total is None else SharedBudget(total, secrets.token_hex(6))
+        return RegressionFacts(problem, prior, self.contrasts, registry, self._ledger(folder), shared)
+
+    def _ledger(self, folder: RunFolder) -> str | None:
+        return None if self.budget is None else folder.name_of(self.budget)
 
     def interrupted_run(self, folder: RunFolder) -> "RegressionFacts":
         """The facts of an interrupted run. Options may be repeated, but not changed."""
@@ -111,8 +124,10 @@ class Request:
         known = {"outcome": problem.outcome, "epsilon": problem.epsilon, "delta": problem.delta,
                  "family": problem.family.name, "exposure": problem.exposure, "interaction": problem.interactions,
                  "prior": str(facts.prior), "contrast": facts.contrasts, "records": problem.schema.records,
-                 "registry": facts.registry}  # fmt: skip
-        asked = {"interaction": self.interactions or None, "contrast": self.contrasts or None, "prior": prior}
+                 "registry": facts.registry, "budget": facts.shared_ledger,
+                 "budget-epsilon": None if facts.shared is None else facts.shared.epsilon}  # fmt: skip
+        asked = {"interaction": self.interactions or None, "contrast": self.contrasts or None, "prior": prior,
+                 "budget": self._ledger(folder), "budget-epsilon": self.budget_epsilon}  # fmt: skip
         check_unchanged(known, asdict(self) | asked)
         return facts
 

@@ -30,6 +30,7 @@ class RegressionProblem:
         family: None takes it from the outcome's kind: number linear, flag or two levels logistic, more multinomial.
         exposure: a number column, for counts: time or people at risk.
         interactions: pairs of columns as ``a:b``.
+        shared: the budget is shared with other runs, some of them still to be designed, so that RDP must calibrate.
 
     Example:
         >>> schema = Schema((Number("age", 20, 60), Category("job", ("cook", "clerk")), Flag("ill")), records=5000)
@@ -45,6 +46,7 @@ class RegressionProblem:
     family_name: FamilyName | None = None
     exposure: str | None = None
     interactions: tuple[str, ...] = ()
+    shared: bool = False
 
     def __post_init__(self) -> None:
         if self.schema.unit != "record":
@@ -102,7 +104,8 @@ class RegressionProblem:
 
     @cached_property
     def plan(self) -> ReleasePlan:
-        return release_plan(self.family, len(self.names), self.epsilon, self.delta)
+        accountant = "rdp" if self.shared else "pld"
+        return release_plan(self.family, len(self.names), self.epsilon, self.delta, accountant)
 
     @property
     def reach(self) -> float:

@@ -9,10 +9,12 @@
 Whatever comes after the charge follows from the releases, which are read back: a run can be gone on with from anywhere.
 """
 
+from dataclasses import replace
+
 from tacit.errors import InputError, TacitError
 from tacit.ledger.registry import read_registry
 from tacit.regression.newton.kept import Releases, read_releases
-from tacit.regression.regression import Regression, regress
+from tacit.regression.regression import Charging, Regression, release
 from tacit.regression.results.saved import RegressionFacts, save_regression
 from tacit.runs import RunFolder
 from tacit.storage.files import is_there
@@ -25,19 +27,25 @@ def run_regression(facts: RegressionFacts, table: Table, folder: RunFolder, *, r
 
     All that can be checked is checked before the first file and the first charge.
     """
-    problem, ledger = facts.problem, folder.place_of_ledger(facts)
+    from tacit.randomness import Randomness  # torch comes with it
+
+    problem, source = facts.problem, Randomness()
     problem.check_table(table)
-    problem.rows(table)
+    rows = problem.rows(table)
     if facts.registry is not None and is_there(folder.path / facts.registry):
         read_registry(folder.path / facts.registry)  # another file, or a damaged one, is refused
+    charging = Charging(problem, folder.place_of_ledger(facts), facts.shared, source.kind)
+    if not resume:
+        charging.check()
     with folder.claimed(new=not resume):
-        kept = _kept(folder) if resume else _begun(facts, folder)
+        kept = _kept(facts, folder) if resume else _begun(facts, folder)
         try:
-            found = regress(problem, table, ledger, prior=facts.prior, kept=kept)
+            charged = charging.make(kept)
         except TacitError:
-            if not resume and not kept.found and not is_there(folder.ledger):  # nothing was charged
+            if not resume and not is_there(folder.ledger):  # refused, and nothing was charged
                 folder.checkpoint.unlink(missing_ok=True)
             raise
+        found = replace(release(problem, rows, source, facts.prior, kept), ledger=charged)
         save_regression(folder, facts, found)
     return found
 
@@ -50,8 +58,8 @@ def _begun(facts: RegressionFacts, folder: RunFolder) -> Releases:
     return kept
 
 
-def _kept(folder: RunFolder) -> Releases:
-    found = read_releases(folder.checkpoint)
+def _kept(facts: RegressionFacts, folder: RunFolder) -> Releases:
+    found, shared = read_releases(folder.checkpoint), folder.shared_ledger(facts)
     if found is None and is_there(folder.ledger):
         raise InputError(
             f"{folder.checkpoint} is gone, and with it what was released; drawn again it would have to be paid again: "
@@ -59,4 +67,6 @@ def _kept(folder: RunFolder) -> Releases:
         )
     if found is None:
         raise InputError(f"{folder.path} has no ledger: nothing was charged, start without --resume")
+    if found.found and shared is not None and not is_there(shared):
+        raise InputError(f"the run shares the ledger {shared}, which is not there; put it back to go on")
     return found

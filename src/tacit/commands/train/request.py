@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from tacit.accountants import Budget
+from tacit.commands.budget import registry_name, shared_budget
 from tacit.commands.continued import check_unchanged
 from tacit.errors import InputError
-from tacit.ledger import read_ledger
 from tacit.runs import Problem, RunFacts, RunFolder
 from tacit.tables import Method, Schema, Table, default_delta, public_schema, read_schema, read_table
 
@@ -59,10 +58,8 @@ def new_run(
     if asked.epsilon is None:
         raise InputError("how much privacy may it cost? give --epsilon; 1 is a common choice")
     delta = default_delta(schema.units) if asked.delta is None else asked.delta
-    shared = _shared_budget(budget, budget_epsilon, asked.epsilon)
-    registry = asked.registry
-    if registry is None and schema_path is not None and schema.registry is not None:
-        registry = folder.name_of(schema_path.parent / schema.registry)
+    shared = shared_budget(budget, budget_epsilon, asked.epsilon)
+    registry = registry_name(asked.registry, schema, schema_path, folder)
     problem = Problem(
         replace(schema, target=target, registry=None), target, asked.epsilon, delta,
         asked.method or "sgld", asked.model or "linear", shared is not None,  # type: ignore[arg-type]
@@ -87,28 +84,6 @@ def _schema(table: Table, data: Path, asked: Request, path: Path | None, public:
     unit = asked.unit or schema.unit
     counted = {} if asked.records is None else {"records" if unit == "record" else "users": asked.records}
     return schema.with_facts(unit=unit, **counted)
-
-
-def _shared_budget(ledger: Path | None, total: float | None, epsilon: float) -> float | None:
-    """The total of a shared ledger: declared when it is opened, read from it afterwards."""
-    if ledger is None:
-        if total is not None:
-            raise InputError("--budget-epsilon is the total of a shared ledger; name it with --budget")
-        return None
-    if ledger.is_dir():
-        raise InputError(f"--budget {ledger} is a folder; name a ledger file")
-    if not ledger.exists():
-        if total is None:
-            raise InputError(
-                f"{ledger} does not exist yet; open it with its total, as in --budget-epsilon {2 * epsilon:g}"
-            )
-        return total
-    found = Budget.of(read_ledger(ledger))
-    if found is None:
-        raise InputError(f"{ledger} declares no budget, so nothing can be shared of it")
-    if total is not None and total != found.epsilon:
-        raise InputError(f"{ledger} was opened with a total of {found.epsilon:g}, --budget-epsilon says {total:g}")
-    return found.epsilon
 
 
 def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:

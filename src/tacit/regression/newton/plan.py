@@ -75,23 +75,26 @@ class ReleasePlan:
         share = next(stage[name] for stage in self.stages if name in stage)
         return self.multiplier / math.sqrt(share) * (1 + SLACK)
 
-    def charges(self) -> list[Charge]:
+    def charges(self, run: str | None = None) -> list[Charge]:
         """What the ledger is charged, all of it before a record is touched: a stage's releases in :data:`PARTS` parts.
 
         Where a later stage asks follows from earlier ones, what it may reveal does not: norms and noise are fixed here.
+        ``run`` names the groups of a run that shares its ledger, so that it knows its own charges from those of others.
         """
-        return [Charge(PoissonSample(1.0, tuple(self._query(name) for name in stage)), PARTS) for stage in self.stages]
+        of_run = "" if run is None else f" of run {run}"
+        stages = [tuple(self._query(name, name + of_run) for name in stage) for stage in self.stages]
+        return [Charge(PoissonSample(1.0, queries), PARTS) for queries in stages]
 
     def part_stddev(self, name: str) -> float:
         """Of the noise on each of the parts, whose mean has :meth:`stddev`."""
         return math.sqrt(PARTS) * self.stddev(name)
 
-    def _query(self, name: str) -> GaussianSumQuery:
-        return GaussianSumQuery(1.0, self.part_stddev(name), SLACK, group=name)
+    def _query(self, name: str, group: str) -> GaussianSumQuery:
+        return GaussianSumQuery(1.0, self.part_stddev(name), SLACK, group=group)
 
 
-def release_plan(family: Family, parameters: int, epsilon: float, delta: float) -> ReleasePlan:
-    """The least noise with which all releases stay within (epsilon, delta), by the PLD accountant.
+def release_plan(family: Family, parameters: int, epsilon: float, delta: float, accountant: str = "pld") -> ReleasePlan:
+    """The least noise with which all releases stay within (epsilon, delta); in a shared ledger RDP must say so.
 
     Matrices grow faster than vectors with the number of parameters, and that of some families is bounded less closely,
     so entries off the diagonal get up to four times their share.
@@ -107,12 +110,12 @@ def release_plan(family: Family, parameters: int, epsilon: float, delta: float) 
     asked = [{name: share * (more if name.endswith(" off") else 1) for name, share in one.items()} for one in stages]
     total = math.fsum(share for stage in asked for share in stage.values())
     even = tuple({name: share / total for name, share in stage.items()} for stage in asked)
-    return ReleasePlan(even, _multiplier(epsilon, delta))
+    return ReleasePlan(even, _multiplier(epsilon, delta, accountant))
 
 
 @lru_cache(maxsize=256)
-def _multiplier(epsilon: float, delta: float) -> float:
-    reader = get_accountant("pld")
+def _multiplier(epsilon: float, delta: float, accountant: str) -> float:
+    reader = get_accountant(accountant)
 
     def cost(z: float) -> float:
         try:

@@ -15,7 +15,7 @@ from tacit.ledger import read_ledger
 from tacit.regression.newton.plan import ReleasePlan
 from tacit.regression.priors import Prior
 from tacit.regression.problem import RegressionProblem
-from tacit.regression.regression import Regression
+from tacit.regression.regression import Regression, SharedBudget
 from tacit.regression.results.summary import Draws
 from tacit.runs import RunFolder
 from tacit.runs.facts import COEFFICIENTS, FORMAT
@@ -34,16 +34,16 @@ class RegressionFacts:
     Args:
         contrasts: named before anything was seen.
         registry: the file in which the runs on this data are entered, seen from the folder.
+        shared_ledger: the ledger of a budget that other runs share, seen from the folder.
+        shared: its total, and this run's name there.
     """
 
     problem: RegressionProblem
     prior: Prior
     contrasts: tuple[str, ...] = ()
     registry: str | None = None
-
-    @property
-    def shared_ledger(self) -> str | None:
-        return None
+    shared_ledger: str | None = None
+    shared: SharedBudget | None = None
 
     def to_json(self) -> dict[str, Any]:
         problem, schema = self.problem, self.problem.schema
@@ -64,17 +64,28 @@ class RegressionFacts:
             "warnings": [],
             "schema": schema.to_json(),
             "registry": self.registry,
-            "regression": problem.to_json() | {"prior": str(self.prior), "contrasts": list(self.contrasts)},
+            "shared_ledger": self.shared_ledger,
+            "shared_epsilon": None if self.shared is None else self.shared.epsilon,
+            "regression": problem.to_json()
+            | {
+                "prior": str(self.prior),
+                "contrasts": list(self.contrasts),
+                "run": None if self.shared is None else self.shared.run,
+            },
         }
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "RegressionFacts":
-        said = facts["regression"]
+        said, total = facts["regression"], facts.get("shared_epsilon")
+        shared = None if total is None else SharedBudget(float(total), str(said["run"]))
         problem = RegressionProblem(
             Schema.from_json(facts["schema"]), said["outcome"], facts["epsilon"], facts["delta"], said["family"],
-            said["exposure"], tuple(said["interactions"]),
+            said["exposure"], tuple(said["interactions"]), shared is not None,
         )  # fmt: skip
-        return cls(problem, Prior.parse(said["prior"]), tuple(said["contrasts"]), facts.get("registry"))
+        return cls(
+            problem, Prior.parse(said["prior"]), tuple(said["contrasts"]), facts.get("registry"),
+            facts.get("shared_ledger"), shared,
+        )  # fmt: skip
 
 
 def _settings(plan: ReleasePlan, reach: float) -> list[dict[str, Any]]:
@@ -104,6 +115,9 @@ def save_regression(folder: RunFolder, facts: RegressionFacts, found: Regression
              "unclear": found.draws.unclear}  # fmt: skip
     replace_file(folder.posterior, save({name: np.ascontiguousarray(value) for name, value in parts.items()}))
     write_json(folder.facts, said)
+    shared = folder.shared_ledger(facts)
+    if shared is not None:
+        folder.keep_shared_ledger(shared)
     folder.finish()
 
 
