@@ -4,8 +4,8 @@ import pytest
 
 from reliability.__main__ import document, proofs
 
-# Tests of their own try the same: test_stopped_anywhere, test_exits, test_mutants.
-SLOW = {"audit_mutants", "f25_exits", "f30_kills", "f30_writes"}
+# Tests of their own try the same: test_stopped_anywhere, test_stopped_regression, test_exits, test_mutants.
+SLOW = {"audit_mutants", "f25_exits", "f30_coefficients", "f30_kills", "f30_writes"}
 
 
 @pytest.mark.parametrize(

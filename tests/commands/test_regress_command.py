@@ -7,7 +7,6 @@ import pytest
 
 from tacit.commands.app import run
 from tacit.ledger import read_ledger
-from tacit.regression.newton import sums
 
 SCHEMA = """
 dataset = "patients"
@@ -128,18 +127,6 @@ def test_a_mistake_is_one_line_and_costs_nothing(files, tmp_path, capsys, more, 
     assert not out.exists()
 
 
-def test_a_stopped_run_shows_what_it_was_charged(files, tmp_path, monkeypatch, capsys):
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sums.PrivateSums, "gram", stop)
-    assert run(command(files, tmp_path / "run")) == 130
-    assert read_ledger(tmp_path / "run").steps == 5
-    assert run(["account", str(tmp_path / "run")]) == 0
-    assert run(["summary", str(tmp_path / "run")]) == 2
-    assert "no finished regression" in capsys.readouterr().err
-
-
 def test_a_registry_remembers_the_run(files, tmp_path, capsys):
     registry = tmp_path / "all.registry"
     assert run(command(files, tmp_path / "run", "--registry", str(registry))) == 0
@@ -147,6 +134,30 @@ def test_a_registry_remembers_the_run(files, tmp_path, capsys):
     assert run(["account", "--registry", str(registry), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["runs"]
     assert row["state"] == "closed"
+
+
+def test_a_budget_is_shared_with_other_runs(files, tmp_path, capsys):
+    """With a model and another regression; what is left cannot pay for a third, which leaves nothing behind."""
+    ledger = tmp_path / "all.jsonl"
+    shared = ["--budget", str(ledger)]
+    assert run(command(files, tmp_path / "none", *shared)) == 2
+    assert "--budget-epsilon 4" in capsys.readouterr().err
+    model = ["train", str(files / "t.csv"), "--schema", str(files / "s.toml"), "--epsilon", "1", "--method", "sgd"]
+    assert run([*model, *shared, "--budget-epsilon", "2.7", "--out", str(tmp_path / "model"), "--json"]) == 0
+    charged = read_ledger(ledger).steps
+    assert run(command(files, tmp_path / "one", *shared)) == 0
+    capsys.readouterr()
+    assert read_ledger(ledger).steps == charged + 20
+    for words in (["release", tmp_path / "one", "--out", tmp_path / "out"], ["release", "--check", tmp_path / "out"],
+                  ["summary", tmp_path / "one"], ["report", tmp_path / "one"]):  # fmt: skip
+        assert run([str(word) for word in words]) == 0, words
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["shared_ledger"] == "all.jsonl"
+    capsys.readouterr()
+    assert run(command(files, tmp_path / "two", *shared)) == 2
+    assert "would exceed the budget" in capsys.readouterr().err
+    assert run(command(files, tmp_path / "two", *shared, "--delta", "1e-7")) == 2
+    assert not (tmp_path / "two").exists()
+    assert read_ledger(ledger).steps == charged + 20
 
 
 def test_power_is_planned_without_data(capsys):

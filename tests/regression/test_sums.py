@@ -10,7 +10,7 @@ import pytest
 from tacit.errors import InputError
 from tacit.regression.families import Clipped, Linear, Logistic, Multinomial, Ordered, Poisson, fold
 from tacit.regression.newton.fit import release_statistics
-from tacit.regression.newton.plan import SLACK, release_plan
+from tacit.regression.newton.plan import PARTS, SLACK, release_plan
 from tacit.regression.newton.sums import Noisy, PrivateSums, Rows
 
 REACH = 1.7
@@ -111,7 +111,7 @@ def longest_parts(name):
 
 
 class _Anything:
-    def stddev(self, name):
+    def part_stddev(self, name):
         return 1.0
 
 
@@ -149,7 +149,10 @@ def test_the_ledger_is_charged_what_is_released():
         Rows(np.ones((50, FEATURES)), y, np.ones(50)), REACH, plan, lambda n: drawn.append(n) or np.ones(n)
     )
     found = sums._noisy("offset", np.zeros(3), 2.0)
-    assert found.value == pytest.approx(2.0 * charged["offset"].noise_stddev)
+    assert found.value == pytest.approx(2.0 * charged["offset"].noise_stddev)  # each part has the noise of its charge
+    assert drawn == [3] * PARTS
+    assert found.stddev == pytest.approx(2.0 * charged["offset"].noise_stddev / PARTS**0.5)
+    assert {charge.steps for charge in plan.charges()} == {PARTS}
     assert charged["offset"].clip_norm == 1.0
     assert charged["offset"].slack == SLACK
     assert isinstance(found, Noisy)

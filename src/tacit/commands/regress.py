@@ -1,25 +1,25 @@
 """``tacit regress``: coefficients of a table, with intervals that know the privacy noise."""
 
-from collections.abc import Sequence
+import secrets
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tacit.commands.continued import check_unchanged
 from tacit.commands.output import print_json, say, warn_of_unreadable
 from tacit.commands.summary import Contrast, Form, Json, Level, say_regression
 from tacit.errors import InputError
-from tacit.ledger import RegisteredLedger
-from tacit.ledger.registry import read_registry
 from tacit.regression.priors import Prior
 from tacit.regression.problem import RegressionProblem
 from tacit.runs import RunFolder
-from tacit.storage.files import is_there
-from tacit.storage.json_files import write_json
-from tacit.tables import Schema, read_schema, read_table
+from tacit.runs.shared_budget import registry_name, shared_total
+from tacit.tables import read_schema, read_table
 
 if TYPE_CHECKING:
     from tacit.regression.regression import Regression
+    from tacit.regression.results.saved import RegressionFacts
 
 
 def regress(
@@ -35,12 +35,19 @@ def regress(
     ] = None,
     exposure: Annotated[str | None, typer.Option(help="Time or people at risk, for counts.")] = None,
     interaction: Annotated[list[str] | None, typer.Option(help="Two columns as a:b; may be repeated.")] = None,
-    prior: Annotated[str, typer.Option(help="flat, gaussian:SCALE or laplace:SCALE.")] = "flat",
+    prior: Annotated[
+        str | None, typer.Option(help="flat (default), gaussian:SCALE or laplace:SCALE.", show_default=False)
+    ] = None,
     level: Level = 0.95,
     contrast: Contrast = None,
     delta: Annotated[float | None, typer.Option(help="Below 1/n; by default 1e-5, or less for large tables.")] = None,
     records: Annotated[int | None, typer.Option(help="About how many records there are, if that is public.")] = None,
+    budget: Annotated[Path | None, typer.Option(help="A ledger that several runs share.")] = None,
+    budget_epsilon: Annotated[
+        float | None, typer.Option(help="The total of --budget, given when it is opened.")
+    ] = None,
     registry: Annotated[Path | None, typer.Option(help="The file that runs on this data enter themselves in.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
     form: Form = "text",
     plan: Annotated[
         bool, typer.Option("--plan", help="Spend nothing: what would --rows, --columns, --effect show?")
@@ -54,57 +61,93 @@ def regress(
     if plan:
         _plan(family or "logistic", rows, columns, epsilon, effect, level, as_json=json)
         return
-    if data is None or out is None or schema is None or epsilon is None:
+    if data is None or out is None:
         raise InputError("tacit regress needs TABLE, --schema, --outcome, --epsilon and --out (or --plan)")
-    folder, chosen, declared = RunFolder(out), Prior.parse(prior), read_schema(schema)
-    folder.check_free()
-    problem = _problem(declared, outcome, epsilon, delta, family, exposure, interaction or (), records)
-    place = _registered(folder, schema, declared, registry)
-    found = _run(folder, problem, data, place, chosen, tuple(contrast or ()), level)
-    say_regression(found, tuple(contrast or ()), level, form, as_json=json, out=folder.path)
+    folder = RunFolder(out)
+    asked = Request(outcome, epsilon, delta, family, exposure, tuple(interaction or ()), prior, tuple(contrast or ()),
+                    records, None if registry is None else folder.name_of(registry), budget,
+                    budget_epsilon)  # fmt: skip
+    facts = asked.interrupted_run(folder) if resume else asked.new_run(folder, schema)
+    found = _run(facts, data, folder, level, resume=resume)
+    say_regression(found, facts.contrasts, level, form, as_json=json, out=folder.path)
 
 
-def _problem(
-    schema: Schema, outcome: str | None, epsilon: float, delta: float | None, family: str | None, exposure: str | None,
-    interactions: Sequence[str], records: int | None,
-) -> RegressionProblem:  # fmt: skip
-    named = outcome or schema.target
-    if named is None:
-        raise InputError("which column is to be explained? give --outcome, or target = ... in the schema")
-    declared = schema.with_facts(target=named, records=records)
-    return RegressionProblem(
-        declared, named, epsilon, delta or 0.0, family, exposure, tuple(interactions),  # type: ignore[arg-type]
-    )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of the command line that a schema or a run's folder may answer too."""
+
+    outcome: str | None
+    epsilon: float | None
+    delta: float | None
+    family: str | None
+    exposure: str | None
+    interactions: tuple[str, ...]
+    prior: str | None
+    contrasts: tuple[str, ...]
+    records: int | None
+    registry: str | None
+    budget: Path | None
+    budget_epsilon: float | None
+
+    def new_run(self, folder: RunFolder, path: Path | None) -> "RegressionFacts":
+        """All public facts of the run, refused here if they do not fit together."""
+        from tacit.regression.regression import SharedBudget
+        from tacit.regression.results.saved import RegressionFacts
+
+        if path is None or self.epsilon is None:
+            raise InputError("tacit regress needs TABLE, --schema, --outcome, --epsilon and --out (or --plan)")
+        prior, schema = Prior.parse(self.prior or "flat"), read_schema(path)
+        folder.check_free()
+        named = self.outcome or schema.target
+        if named is None:
+            raise InputError("which column is to be explained? give --outcome, or target = ... in the schema")
+        total = shared_total(self.budget, self.budget_epsilon, self.epsilon)
+        declared = replace(schema.with_facts(target=named, records=self.records), registry=None)
+        problem = RegressionProblem(
+            declared, named, self.epsilon, self.delta or 0.0, self.family, self.exposure,  # type: ignore[arg-type]
+            self.interactions, total is not None,
+        )  # fmt: skip
+        registry = registry_name(self.registry, schema, path, folder)
+        shared = None if total is None else SharedBudget(total, secrets.token_hex(6))
+        return RegressionFacts(problem, prior, self.contrasts, registry, self._ledger(folder), shared)
+
+    def _ledger(self, folder: RunFolder) -> str | None:
+        return None if self.budget is None else folder.name_of(self.budget)
+
+    def interrupted_run(self, folder: RunFolder) -> "RegressionFacts":
+        """The facts of an interrupted run. Options may be repeated, but not changed."""
+        from tacit.regression.results.saved import read_facts
+
+        facts = read_facts(folder)
+        folder.check_unfinished()
+        problem, prior = facts.problem, self.prior and str(Prior.parse(self.prior))
+        known = {"outcome": problem.outcome, "epsilon": problem.epsilon, "delta": problem.delta,
+                 "family": problem.family.name, "exposure": problem.exposure, "interaction": problem.interactions,
+                 "prior": str(facts.prior), "contrast": facts.contrasts, "records": problem.schema.records,
+                 "registry": facts.registry, "budget": facts.shared_ledger,
+                 "budget-epsilon": None if facts.shared is None else facts.shared.epsilon}  # fmt: skip
+        asked = {"interaction": self.interactions or None, "contrast": self.contrasts or None, "prior": prior,
+                 "budget": self._ledger(folder), "budget-epsilon": self.budget_epsilon}  # fmt: skip
+        check_unchanged(known, asdict(self) | asked)
+        return facts
 
 
-def _registered(folder: RunFolder, path: Path, schema: Schema, registry: Path | None) -> Path | RegisteredLedger:
-    if registry is None and schema.registry is not None:
-        registry = path.parent / schema.registry
-    if registry is None:
-        return folder.ledger
-    if is_there(registry):
-        read_registry(registry)  # another file, or a damaged one, is refused before anything is written
-    return RegisteredLedger(folder.ledger, registry)
+def _run(facts: "RegressionFacts", data: Path, folder: RunFolder, level: float, *, resume: bool) -> "Regression":
+    """Check what was asked, then claim the folder, charge and release."""
+    from tacit.regression.regression import check_asked
+    from tacit.regression.whole_run import run_regression
 
-
-def _run(
-    folder: RunFolder, problem: RegressionProblem, data: Path, ledger: Path | RegisteredLedger, prior: Prior,
-    contrasts: tuple[str, ...], level: float,
-) -> "Regression":  # fmt: skip
-    """Check all that can be checked, then claim the folder, charge and release."""
-    from tacit.regression.regression import check_asked, regress
-    from tacit.regression.results.saved import declared, save_regression
-
-    check_asked(problem, contrasts, level)
+    problem = facts.problem
+    check_asked(problem, facts.contrasts, level)
     table = read_table(data, problem.schema.numbers)
     problem.check_table(table)
-    problem.rows(table)
     warn_of_unreadable(table, problem.schema, problem.outcome, "for the data holder alone: ")
-    with folder.claimed(new=True):
-        write_json(folder.facts, declared(problem, prior, contrasts))
-        found = regress(problem, table, ledger, prior=prior)
-        save_regression(folder, found, contrasts)
-    return found
+    try:
+        return run_regression(facts, table, folder, resume=resume)
+    except KeyboardInterrupt:
+        go_on = f"tacit regress {data} --resume --out {folder.path}"
+        typer.echo(f"tacit: stopped; what was paid for is kept. Go on with: {go_on}", err=True)
+        raise
 
 
 def _plan(

@@ -14,7 +14,7 @@ from tacit.regression.families import Family, FamilyName, Linear, Logistic, Mult
 from tacit.regression.newton.plan import ReleasePlan, release_plan
 from tacit.regression.newton.sums import Rows
 from tacit.tables import Category, Flag, Ignored, Number, Schema, Table, default_delta
-from tacit.tables.encoding import level_places
+from tacit.tables.encoding import as_declared, level_places
 from tacit.tables.files import to_numbers
 from tacit.types import Floats
 
@@ -30,6 +30,7 @@ class RegressionProblem:
         family: None takes it from the outcome's kind: number linear, flag or two levels logistic, more multinomial.
         exposure: a number column, for counts: time or people at risk.
         interactions: pairs of columns as ``a:b``.
+        shared: the budget is shared with other runs, some of them still to be designed, so that RDP must calibrate.
 
     Example:
         >>> schema = Schema((Number("age", 20, 60), Category("job", ("cook", "clerk")), Flag("ill")), records=5000)
@@ -45,6 +46,7 @@ class RegressionProblem:
     family_name: FamilyName | None = None
     exposure: str | None = None
     interactions: tuple[str, ...] = ()
+    shared: bool = False
 
     def __post_init__(self) -> None:
         if self.schema.unit != "record":
@@ -102,7 +104,8 @@ class RegressionProblem:
 
     @cached_property
     def plan(self) -> ReleasePlan:
-        return release_plan(self.family, len(self.names), self.epsilon, self.delta)
+        accountant = "rdp" if self.shared else "pld"
+        return release_plan(self.family, len(self.names), self.epsilon, self.delta, accountant)
 
     @property
     def reach(self) -> float:
@@ -163,6 +166,7 @@ class RegressionProblem:
 
     def rows(self, table: Table) -> Rows:
         """Private: the records that have an outcome and, where it matters, an exposure."""
+        table = as_declared(table, self.schema)
         y, known = self._outcomes(table)
         exposure = np.ones(len(table))
         if self.exposure is not None:

@@ -2,23 +2,26 @@
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tacit.accountants import Budget, BudgetGate, Guarantee, Refusal, guarantees
 from tacit.errors import InputError
-from tacit.ledger import Ledger, LedgerFile, LedgerHeader
+from tacit.ledger import Charge, Ledger, LedgerFile, LedgerHeader, read_ledger
 from tacit.regression.families import FamilyName, Multinomial
 from tacit.regression.newton.fit import release_statistics
+from tacit.regression.newton.kept import Releases
+from tacit.regression.newton.plan import PARTS
 from tacit.regression.newton.sums import PrivateSums, Rows
 from tacit.regression.posterior import Posterior, posterior_draws
 from tacit.regression.priors import Prior, with_prior
 from tacit.regression.problem import RegressionProblem
 from tacit.regression.results.summary import Coefficient, Draws, contrast, summarise
+from tacit.storage.files import is_there
 from tacit.tables import Schema, Table, read_schema, read_table
 from tacit.types import Floats
 
@@ -37,6 +40,7 @@ class Regression:
         doubt: the relative uncertainty of the curvature in its least certain direction.
         convergence: the last step in standard deviations.
         ledger: what was charged; None for a simulation in memory.
+        lost: how many parts of releases were lost by stops (newton/kept.py).
     """
 
     problem: RegressionProblem
@@ -45,6 +49,7 @@ class Regression:
     doubt: float
     convergence: float
     ledger: Ledger | None = None
+    lost: int = 0
 
     def coefficients(self, level: float = 0.95) -> list[Coefficient]:
         """The table, with credible intervals of this level."""
@@ -79,17 +84,24 @@ class Regression:
                 f"the last step was {self.convergence:.1f} standard deviations long: the curvature was not taken at "
                 "the optimum, and intervals may be off; more epsilon or a closer declaration of the bounds helps"
             )
+        if self.lost:
+            said.append(
+                f"stops lost {self.lost} of {PARTS * len(self.problem.plan.names)} parts of releases that were paid "
+                "for: intervals know it and are wider"
+            )
         return said
 
 
 def regress_in_memory(
-    problem: RegressionProblem, rows: Rows, normals: Callable[[int], Floats], prior: Prior | None = None
-) -> Regression:
+    problem: RegressionProblem, rows: Rows, normals: Callable[[int], Floats], prior: Prior | None = None,
+    kept: Releases | None = None,
+) -> Regression:  # fmt: skip
     """The same releases and the same posterior, charged to nobody: for simulations on made-up records."""
-    prior = prior or Prior()
-    sums = PrivateSums(rows, problem.reach, problem.plan, normals)
+    prior, kept = prior or Prior(), Releases() if kept is None else kept
+    sums = PrivateSums(rows, problem.reach, problem.plan, normals, kept=kept)
     found = posterior_draws(release_statistics(sums, problem.family))
-    return Regression(problem, prior, _reported(problem, found, prior), found.doubt, found.convergence)
+    draws = _reported(problem, found, prior)
+    return Regression(problem, prior, draws, found.doubt, found.convergence, lost=kept.lost)
 
 
 def _reported(problem: RegressionProblem, found: Posterior, prior: Prior) -> Draws:
@@ -110,19 +122,76 @@ def check_asked(problem: RegressionProblem, contrasts: Sequence[str], level: flo
     asked.coefficients(level)
 
 
-def charge(problem: RegressionProblem, ledger: str | PathLike[str], kind: str = "secure") -> Ledger:
-    """Charge all releases of the plan, before a record is touched."""
-    schema, charges = problem.schema, problem.plan.charges()
-    header = LedgerHeader(
-        dataset=schema.dataset, dataset_size=schema.records, epsilon=problem.epsilon, delta=problem.delta,
-        randomness=kind, assumptions=schema.assumptions,  # type: ignore[arg-type]
-    )  # fmt: skip
-    BudgetGate(Budget(problem.epsilon, problem.delta))(Ledger(header), charges)  # before there is a file
-    with LedgerFile(ledger, header) as file:
-        BudgetGate(Budget(problem.epsilon, problem.delta))(file.ledger, charges)
-        file.plan(len(charges))
-        file.reserve(charges)
-        return file.ledger
+@dataclass(frozen=True, slots=True)
+class SharedBudget:
+    """Of a ledger that several runs charge: its total, and the name by which this run knows its own charges there."""
+
+    epsilon: float
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Charging:
+    """What a regression is charged, and where. Public.
+
+    Args:
+        ledger: the file, its own or a shared one.
+        randomness: the kind of noise, as the ledger names it.
+    """
+
+    problem: RegressionProblem
+    ledger: str | PathLike[str]
+    shared: SharedBudget | None = None
+    randomness: Literal["secure", "seeded"] = "secure"
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(self.problem.epsilon if self.shared is None else self.shared.epsilon, self.problem.delta)
+
+    @property
+    def header(self) -> LedgerHeader:
+        schema, budget = self.problem.schema, self.budget
+        return LedgerHeader(
+            dataset=schema.dataset, dataset_size=schema.records, epsilon=budget.epsilon, delta=budget.delta,
+            schedule="fixed" if self.shared is None else "adaptive", randomness=self.randomness,
+            assumptions=schema.assumptions,
+        )  # fmt: skip
+
+    @property
+    def charges(self) -> list[Charge]:
+        return self.problem.plan.charges(None if self.shared is None else self.shared.run)
+
+    def check(self) -> None:
+        """Refuse what the budget cannot pay, before there is a file; of a shared one others may have spent a part."""
+        opened = self.shared is not None and is_there(Path(self.ledger))
+        BudgetGate(self.budget)(read_ledger(self.ledger) if opened else Ledger(self.header), self.charges)
+
+    def make(self, kept: Releases | None = None) -> Ledger:
+        """Charge all releases of the plan, before a record is touched; what goes on is charged only if it was not.
+
+        ``kept`` are the releases of a run that can be gone on with: where some were begun, no ledger is made anew.
+        """
+        charges, steps = self.charges, PARTS * len(self.problem.plan.stages)
+        with LedgerFile(self.ledger, self.header, create=kept is None or not kept.found) as file:
+            if kept is None or not _is_paid(file.ledger, charges):
+                BudgetGate(self.budget)(file.ledger, charges)
+                if kept is None or self.shared is not None or not file.ledger.planned_steps:
+                    file.plan(steps)
+                file.reserve(charges)
+            return file.ledger
+
+
+def _is_paid(ledger: Ledger, charges: Sequence[Charge]) -> bool:
+    paid = ledger.merged()
+    return all(paid[one.event] >= one.steps for one in charges)
+
+
+def release(
+    problem: RegressionProblem, rows: Rows, randomness: "Randomness", prior: Prior | None = None,
+    kept: Releases | None = None,
+) -> Regression:  # fmt: skip
+    """All releases, which have been charged, and what they say; ``kept`` keeps them, and those of earlier processes."""
+    return regress_in_memory(problem, rows, lambda count: randomness.normals(count).numpy(), prior, kept)
 
 
 def regress(
@@ -138,9 +207,10 @@ def regress(
 
     problem.check_table(table)
     rows, source = problem.rows(table), randomness or Randomness()
-    charged = charge(problem, ledger, source.kind)
-    found = regress_in_memory(problem, rows, lambda count: source.normals(count).numpy(), prior)
-    return Regression(problem, found.prior, found.draws, found.doubt, found.convergence, charged)
+    charging = Charging(problem, ledger, randomness=source.kind)
+    charging.check()
+    charged = charging.make()
+    return replace(release(problem, rows, source, prior), ledger=charged)
 
 
 class PrivateRegression:

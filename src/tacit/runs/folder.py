@@ -14,18 +14,28 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 from tacit.errors import InputError, TacitError
 from tacit.evidence import Evidence, Kind, check_bound, evidence_path, load_evidence
 from tacit.ledger import Head, Ledger, RegisteredLedger, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.manifest import MANIFEST, check_if_finished, plain_name, read_manifest, write_manifest
 from tacit.runs.evaluation_file import Evaluation, parse_evaluation
-from tacit.runs.facts import FORMAT, DeclaredFacts, RunFacts, parse_facts
+from tacit.runs.facts import COEFFICIENTS, FORMAT, DeclaredFacts, RunFacts, parse_facts
 from tacit.storage import locks
 from tacit.storage.append_only import head_path
 from tacit.storage.files import make_folders, read_bytes, reason_of, replace_file, temporary_path
 from tacit.storage.json_files import read_json, write_json
+
+
+class NamesLedger(Protocol):
+    """Facts that say where a run is charged: a ledger that it shares, and a registry, both seen from the folder."""
+
+    @property
+    def shared_ledger(self) -> str | None: ...
+
+    @property
+    def registry(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +132,11 @@ class RunFolder:
         whole = file.absolute()
         return str(whole.relative_to(self.path.absolute()) if whole.is_relative_to(self.path.absolute()) else whole)
 
-    def shared_ledger(self, facts: RunFacts) -> Path | None:
+    def shared_ledger(self, facts: NamesLedger) -> Path | None:
         """The ledger that the run shares with others."""
         return None if facts.shared_ledger is None else self.path / facts.shared_ledger
 
-    def place_of_ledger(self, facts: RunFacts) -> Path | RegisteredLedger:
+    def place_of_ledger(self, facts: NamesLedger) -> Path | RegisteredLedger:
         """The ledger that is charged, its own or a shared one, with the registry that it is entered in."""
         path = self.shared_ledger(facts) or self.ledger
         return path if facts.registry is None else RegisteredLedger(path, self.path / facts.registry)
@@ -186,10 +196,23 @@ class RunFolder:
         found = read_json(self.evaluation, FORMAT)
         return None if found is None else dict(found.content)
 
+    @property
+    def _command(self) -> str:
+        """That which began the run, as far as run.json can be read."""
+        try:
+            found = read_json(self.facts, FORMAT)
+        except InputError:
+            found = None
+        return (
+            "tacit regress TABLE" if found is not None and found.value("task") == COEFFICIENTS else "tacit train TABLE"
+        )
+
     def check_finished(self) -> None:
         """Refuse a run that was not finished, and one whose files are not those that it wrote."""
         if not self.is_finished:
-            raise InputError(f"{self.path} holds no finished run; go on with tacit train --resume --out {self.path}")
+            raise InputError(
+                f"{self.path} holds no finished run; go on with {self._command} --resume --out {self.path}"
+            )
         check_if_finished(self.path)
 
 

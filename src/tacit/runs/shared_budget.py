@@ -1,14 +1,16 @@
-"""The total of a ledger that several runs share: declared when it is opened, read from it afterwards."""
+"""What a run shares with others on the same data: a ledger with a total, and a registry."""
 
 from pathlib import Path
 
 from tacit.accountants import Budget
 from tacit.errors import InputError
 from tacit.ledger import read_ledger
+from tacit.runs.folder import RunFolder
+from tacit.tables import Schema
 
 
 def shared_total(ledger: Path | None, total: float | None, epsilon: float) -> float | None:
-    """The epsilon of all runs together; None where the run has a ledger of its own."""
+    """The epsilon of all runs together, declared when the ledger is opened; None where the run has one of its own."""
     if ledger is None:
         if total is not None:
             raise InputError("--budget-epsilon is the total of a shared ledger; name it with --budget")
@@ -27,3 +29,10 @@ def shared_total(ledger: Path | None, total: float | None, epsilon: float) -> fl
     if total is not None and total != found.epsilon:
         raise InputError(f"{ledger} was opened with a total of {found.epsilon:g}, --budget-epsilon says {total:g}")
     return found.epsilon
+
+
+def registry_name(asked: str | None, schema: Schema, path: Path | None, folder: RunFolder) -> str | None:
+    """The registry as run.json names it: the one asked for, or that of the schema, seen from the schema's folder."""
+    if asked is not None or path is None or schema.registry is None:
+        return asked
+    return folder.name_of(path.parent / schema.registry)

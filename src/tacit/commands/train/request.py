@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
+from tacit.commands.continued import check_unchanged
 from tacit.errors import InputError
 from tacit.runs import Problem, RunFacts, RunFolder
-from tacit.runs.shared_budget import shared_total
+from tacit.runs.shared_budget import registry_name, shared_total
 from tacit.tables import Method, Schema, Table, default_delta, public_schema, read_schema, read_table
 from tacit.tables.files import to_number
 
@@ -60,9 +61,7 @@ def new_run(
         raise InputError("how much privacy may it cost? give --epsilon; 1 is a common choice")
     delta = default_delta(schema.units) if asked.delta is None else asked.delta
     shared = shared_total(budget, budget_epsilon, asked.epsilon)
-    registry = asked.registry
-    if registry is None and schema_path is not None and schema.registry is not None:
-        registry = folder.name_of(schema_path.parent / schema.registry)
+    registry = registry_name(asked.registry, schema, schema_path, folder)
     problem = Problem(
         replace(schema, target=target, registry=None), target, asked.epsilon, delta,
         asked.method or "sgld", asked.model or "linear", shared is not None,  # type: ignore[arg-type]
@@ -98,9 +97,7 @@ def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
     known = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
             "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
             "task": problem.task, "registry": facts.registry, "hold_out": problem.hold_out}  # fmt: skip
-    for name, value in known.items():
-        if getattr(asked, name) not in (None, value):
-            raise InputError(f"the run was started with {name} {value}; --{name.replace('_', '-')} cannot change now")
+    check_unchanged(known, {name: getattr(asked, name) for name in known})
     _check_ledger_is_there(folder, facts)
     return facts
 

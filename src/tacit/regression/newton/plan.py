@@ -23,6 +23,7 @@ _AMPLE = 0.5  # the multiplier at which epsilon is about 10
 _FEW = 15  # parameters
 _LOOSE = {"poisson": 2.0, "linear": 1.5}  # how much less closely than others a record's curvature is bounded
 STEPS = 3  # corrections of the estimate before the last release
+PARTS = 4  # that each release is drawn in, so that a stop loses one of them at most (kept.py)
 
 # What was tried: shares from .02 to .4 in some ten layouts, on simulated tables (docs/regression.md).
 _BOUNDED: Stages = (
@@ -53,8 +54,8 @@ class ReleasePlan:
 
     Example:
         >>> plan = ReleasePlan(({"a": 0.25}, {"b": 0.75}), multiplier=2.0)
-        >>> round(plan.stddev("a") / (1 + SLACK), 9), len(plan.charges())
-        (4.0, 2)
+        >>> round(plan.stddev("a") / (1 + SLACK), 9), [charge.steps for charge in plan.charges()]
+        (4.0, [4, 4])
     """
 
     stages: Stages
@@ -65,24 +66,35 @@ class ReleasePlan:
         """Whether the noise hardly matters (from epsilon 10 on): then no record is weighted down or clipped for it."""
         return self.multiplier <= _AMPLE
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for stage in self.stages for name in stage)
+
     def stddev(self, name: str) -> float:
         """Of the noise on a sum to which no record adds more than 1."""
         share = next(stage[name] for stage in self.stages if name in stage)
         return self.multiplier / math.sqrt(share) * (1 + SLACK)
 
-    def charges(self) -> list[Charge]:
-        """What the ledger is charged, all of it before a record is touched: one release on the full batch a stage.
+    def charges(self, run: str | None = None) -> list[Charge]:
+        """What the ledger is charged, all of it before a record is touched: a stage's releases in :data:`PARTS` parts.
 
         Where a later stage asks follows from earlier ones, what it may reveal does not: norms and noise are fixed here.
+        ``run`` names the groups of a run that shares its ledger, so that it knows its own charges from those of others.
         """
-        return [Charge(PoissonSample(1.0, tuple(self._query(name) for name in stage)), 1) for stage in self.stages]
+        of_run = "" if run is None else f" of run {run}"
+        stages = [tuple(self._query(name, name + of_run) for name in stage) for stage in self.stages]
+        return [Charge(PoissonSample(1.0, queries), PARTS) for queries in stages]
 
-    def _query(self, name: str) -> GaussianSumQuery:
-        return GaussianSumQuery(1.0, self.stddev(name), SLACK, group=name)
+    def part_stddev(self, name: str) -> float:
+        """Of the noise on each of the parts, whose mean has :meth:`stddev`."""
+        return math.sqrt(PARTS) * self.stddev(name)
+
+    def _query(self, name: str, group: str) -> GaussianSumQuery:
+        return GaussianSumQuery(1.0, self.part_stddev(name), SLACK, group=group)
 
 
-def release_plan(family: Family, parameters: int, epsilon: float, delta: float) -> ReleasePlan:
-    """The least noise with which all releases stay within (epsilon, delta), by the PLD accountant.
+def release_plan(family: Family, parameters: int, epsilon: float, delta: float, accountant: str = "pld") -> ReleasePlan:
+    """The least noise with which all releases stay within (epsilon, delta); in a shared ledger RDP must say so.
 
     Matrices grow faster than vectors with the number of parameters, and that of some families is bounded less closely,
     so entries off the diagonal get up to four times their share.
@@ -98,12 +110,12 @@ def release_plan(family: Family, parameters: int, epsilon: float, delta: float) 
     asked = [{name: share * (more if name.endswith(" off") else 1) for name, share in one.items()} for one in stages]
     total = math.fsum(share for stage in asked for share in stage.values())
     even = tuple({name: share / total for name, share in stage.items()} for stage in asked)
-    return ReleasePlan(even, _multiplier(epsilon, delta))
+    return ReleasePlan(even, _multiplier(epsilon, delta, accountant))
 
 
 @lru_cache(maxsize=256)
-def _multiplier(epsilon: float, delta: float) -> float:
-    reader = get_accountant("pld")
+def _multiplier(epsilon: float, delta: float, accountant: str) -> float:
+    reader = get_accountant(accountant)
 
     def cost(z: float) -> float:
         try:

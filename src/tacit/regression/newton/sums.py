@@ -22,6 +22,7 @@ import numpy as np
 
 from tacit.errors import InputError
 from tacit.regression.families import Bounded, Clipped, Family, Ordered, fold
+from tacit.regression.newton.kept import Releases
 from tacit.regression.newton.plan import ReleasePlan
 from tacit.types import Floats
 
@@ -64,6 +65,7 @@ class PrivateSums:
         reach: R, public.
         plan: the noise of each release by name; it has been charged.
         normals: where the noise comes from.
+        kept: what was released, by an earlier process too.
     """
 
     rows: Rows
@@ -71,6 +73,7 @@ class PrivateSums:
     plan: ReleasePlan
     normals: Callable[[int], Floats]
     asked: set[str] = field(default_factory=set)
+    kept: Releases = field(default_factory=Releases)
 
     def gram(self, name: str) -> NoisyMatrix:
         """Sum of w x x'."""
@@ -156,12 +159,13 @@ class PrivateSums:
         return self._noisy(name, self._sum(of_part), bound)
 
     def _noisy(self, name: str, total: Floats, bound: float) -> Noisy:
-        """The one way out: a sum, its bound and the noise that was charged for that name."""
+        """The one way out: a sum, its bound and the noise that was charged for that name, in parts (kept.py)."""
         if name in self.asked:
             raise InputError(f"{name!r} was released before; a second time would be another release")
         self.asked.add(name)
-        stddev = bound * self.plan.stddev(name)
-        return Noisy(total + stddev * self.normals(len(total)), stddev)
+        stddev = bound * self.plan.part_stddev(name)
+        found = self.kept.mean(name, len(total), lambda: total + stddev * self.normals(len(total)))
+        return Noisy(found.total / found.kept, stddev / math.sqrt(found.kept))
 
     def _sum(self, of_part: "_OfPart") -> Floats:
         parts = [of_part(x, y, e, self._weights(x)) for x, y, e in self._parts()]

@@ -1,8 +1,10 @@
 """A regression as a run's folder: run.json with the coefficients, the draws, the ledger; the manifest comes last."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
@@ -13,7 +15,7 @@ from tacit.ledger import read_ledger
 from tacit.regression.newton.plan import ReleasePlan
 from tacit.regression.priors import Prior
 from tacit.regression.problem import RegressionProblem
-from tacit.regression.regression import Regression
+from tacit.regression.regression import Regression, SharedBudget
 from tacit.regression.results.summary import Draws
 from tacit.runs import RunFolder
 from tacit.runs.facts import COEFFICIENTS, FORMAT
@@ -21,30 +23,69 @@ from tacit.storage.files import read_bytes, replace_file
 from tacit.storage.json_files import read_json, write_json
 from tacit.tables import Schema
 
+T = TypeVar("T")
 LEVEL = 0.95  # of the intervals in run.json; the draws give any other
 
 
-def declared(problem: RegressionProblem, prior: Prior, contrasts: tuple[str, ...]) -> dict[str, Any]:
-    """What run.json says before a record is touched."""
-    schema = problem.schema
-    return {
-        "format": FORMAT,
-        "task": COEFFICIENTS,
-        "target": problem.outcome,
-        "classes": list(problem.levels) or None,
-        "features": [column.name for column in problem.design.columns],
-        "dataset": schema.dataset,
-        "n_records": schema.records,
-        "unit": "record",
-        "method": "noisy Newton",
-        "model": f"{problem.family.name} regression",
-        "epsilon": problem.epsilon,
-        "delta": problem.delta,
-        "settings": _settings(problem.plan, problem.reach),
-        "warnings": [],
-        "schema": schema.to_json(),
-        "regression": problem.to_json() | {"prior": str(prior), "contrasts": list(contrasts)},
-    }
+@dataclass(frozen=True, slots=True)
+class RegressionFacts:
+    """What run.json says of a regression before a record is touched, as whoever goes on with it needs it.
+
+    Args:
+        contrasts: named before anything was seen.
+        registry: the file in which the runs on this data are entered, seen from the folder.
+        shared_ledger: the ledger of a budget that other runs share, seen from the folder.
+        shared: its total, and this run's name there.
+    """
+
+    problem: RegressionProblem
+    prior: Prior
+    contrasts: tuple[str, ...] = ()
+    registry: str | None = None
+    shared_ledger: str | None = None
+    shared: SharedBudget | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        problem, schema = self.problem, self.problem.schema
+        return {
+            "format": FORMAT,
+            "task": COEFFICIENTS,
+            "target": problem.outcome,
+            "classes": list(problem.levels) or None,
+            "features": [column.name for column in problem.design.columns],
+            "dataset": schema.dataset,
+            "n_records": schema.records,
+            "unit": "record",
+            "method": "noisy Newton",
+            "model": f"{problem.family.name} regression",
+            "epsilon": problem.epsilon,
+            "delta": problem.delta,
+            "settings": _settings(problem.plan, problem.reach),
+            "warnings": [],
+            "schema": schema.to_json(),
+            "registry": self.registry,
+            "shared_ledger": self.shared_ledger,
+            "shared_epsilon": None if self.shared is None else self.shared.epsilon,
+            "regression": problem.to_json()
+            | {
+                "prior": str(self.prior),
+                "contrasts": list(self.contrasts),
+                "run": None if self.shared is None else self.shared.run,
+            },
+        }
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> "RegressionFacts":
+        said, total = facts["regression"], facts.get("shared_epsilon")
+        shared = None if total is None else SharedBudget(float(total), str(said["run"]))
+        problem = RegressionProblem(
+            Schema.from_json(facts["schema"]), said["outcome"], facts["epsilon"], facts["delta"], said["family"],
+            said["exposure"], tuple(said["interactions"]), shared is not None,
+        )  # fmt: skip
+        return cls(
+            problem, Prior.parse(said["prior"]), tuple(said["contrasts"]), facts.get("registry"),
+            facts.get("shared_ledger"), shared,
+        )  # fmt: skip
 
 
 def _settings(plan: ReleasePlan, reach: float) -> list[dict[str, Any]]:
@@ -59,24 +100,30 @@ def _settings(plan: ReleasePlan, reach: float) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def save_regression(folder: RunFolder, found: Regression, contrasts: tuple[str, ...]) -> dict[str, Any]:
-    """Write what was released and mark the run as finished; returns run.json."""
-    facts = declared(found.problem, found.prior, contrasts)
+def save_regression(folder: RunFolder, facts: RegressionFacts, found: Regression) -> None:
+    """Write what was released and mark the run as finished."""
     scales = [None if math.isinf(unit) else 1 / unit for unit in found.problem.effect_units.tolist()]
     rows = [row.to_json() | {"scale": scale} for row, scale in zip(found.coefficients(LEVEL), scales, strict=True)]
-    facts |= {
+    said = facts.to_json() | {
         "warnings": found.warnings,
         "coefficients": rows,
-        "contrasts": [row.to_json() for text in contrasts for row in found.contrast(text, LEVEL)],
+        "contrasts": [row.to_json() for text in facts.contrasts for row in found.contrast(text, LEVEL)],
         "references": found.problem.design.references,
     }
-    facts["regression"] |= {"doubt": found.doubt, "convergence": found.convergence}
+    said["regression"] |= {"doubt": found.doubt, "convergence": found.convergence, "lost": found.lost}
     parts = {"draws": found.draws.values.astype(np.float32), "sampling": found.draws.sampling,
              "unclear": found.draws.unclear}  # fmt: skip
     replace_file(folder.posterior, save({name: np.ascontiguousarray(value) for name, value in parts.items()}))
-    write_json(folder.facts, facts)
+    write_json(folder.facts, said)
+    shared = folder.shared_ledger(facts)
+    if shared is not None:
+        folder.keep_shared_ledger(shared)
     folder.finish()
-    return facts
+
+
+def read_facts(folder: RunFolder) -> RegressionFacts:
+    """What was declared of a regression, finished or not."""
+    return _understood(folder, RegressionFacts.from_json)
 
 
 def read_regression(path: str | Path) -> Regression:
@@ -84,27 +131,35 @@ def read_regression(path: str | Path) -> Regression:
     folder = RunFolder(Path(path))
     if not folder.is_finished:
         raise InputError(
-            f"{path} holds no finished regression; what it was charged for stands in its ledger, and another try needs "
-            "another folder"
+            f"{path} holds no finished regression; go on with the one that was begun: "
+            f"tacit regress TABLE --resume --out {path}"
         )
     folder.check_finished()
-    found, data = read_json(folder.facts, FORMAT), read_bytes(folder.posterior)
-    if found is None or data is None or found.value("task") != COEFFICIENTS:
+    data = read_bytes(folder.posterior)
+    if data is None:
         raise InputError(f"{path} is no run of tacit regress")
+    return _understood(folder, lambda said: _regression(folder, said, load(data)))
+
+
+def _regression(folder: RunFolder, said: dict[str, Any], parts: dict[str, Any]) -> Regression:
+    facts, reached = RegressionFacts.from_json(said), said["regression"]
+    values = parts["draws"].astype(np.float64)
+    if values.shape[1:] != (len(facts.problem.names),):
+        raise InputError(f"{folder.posterior} holds draws of other coefficients than {folder.facts} names")
+    draws = Draws(facts.problem.names, values, parts["sampling"], parts["unclear"], facts.prior.kind != "flat")
+    return Regression(
+        facts.problem, facts.prior, draws, float(reached["doubt"]), float(reached["convergence"]),
+        read_ledger(folder.path), int(reached.get("lost", 0)),
+    )  # fmt: skip
+
+
+def _understood(folder: RunFolder, read: Callable[[dict[str, Any]], T]) -> T:
+    """What run.json says, by ``read``; another run's, or a damaged one, is refused in one line."""
+    found = read_json(folder.facts, FORMAT)
+    if found is None or found.value("task") != COEFFICIENTS:
+        raise InputError(f"{folder.path} is no run of tacit regress")
     try:
-        said, parts = found.content["regression"], load(data)
-        problem = RegressionProblem(
-            Schema.from_json(found.content["schema"]), said["outcome"], found.content["epsilon"],
-            found.content["delta"], said["family"], said["exposure"], tuple(said["interactions"]),
-        )  # fmt: skip
-        prior = Prior.parse(said["prior"])
-        values = parts["draws"].astype(np.float64)
-        if values.shape[1:] != (len(problem.names),):
-            raise InputError(f"{folder.posterior} holds draws of other coefficients than {folder.facts} names")
-        draws = Draws(problem.names, values, parts["sampling"], parts["unclear"], prior.kind != "flat")
-        return Regression(
-            problem, prior, draws, float(said["doubt"]), float(said["convergence"]), read_ledger(folder.path)
-        )
+        return read(dict(found.content))
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, SafetensorError) as error:
         if isinstance(error, InputError):
             raise
