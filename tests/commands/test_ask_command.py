@@ -102,3 +102,11 @@ def test_a_shared_budget_stops_what_it_cannot_pay(tacit, table):
     assert (table / "all.jsonl").read_bytes() == before
     assert not (table / "two").exists()
     assert share("three", 0.3)[0] == 0
+
+
+def test_answers_can_be_released_and_checked(tacit, table):
+    told = ["ask", table / "t.csv", "count", "--schema", table / "s.toml", "--epsilon", 1, "--out", table / "run"]
+    assert tacit(*told)[0] == 0
+    assert tacit("release", table / "run", "--out", table / "bundle")[0] == 0
+    assert tacit("release", "--check", table / "bundle")[0] == 0
+    assert [one["query"] for one in json.loads((table / "bundle" / "run.json").read_text())["answers"]] == ["count"]

@@ -33,6 +33,7 @@ from tacit.release.artefacts import (
 from tacit.release.facts import check_facts
 from tacit.release.gate import check_budget, check_ledger_facts, check_run_facts, chosen_budget
 from tacit.release.statement import PrivacyStatement, in_words
+from tacit.runs.facts import QUERIES
 from tacit.storage.disk import the_disk
 from tacit.storage.files import read_bytes, reason_of
 
@@ -125,14 +126,14 @@ def _prepare(
     refuse_unlisted(run, manifest.files)
     contents = read_artefacts(run, manifest)
     artefacts = {name: data for name, data in contents.items() if releasable(name)}
-    if not any(name != RUN_FACTS for name in artefacts):
+    facts = facts_of(artefacts[RUN_FACTS]) if RUN_FACTS in artefacts else {}
+    if not any(name != RUN_FACTS for name in artefacts) and facts.get("task") != QUERIES:  # whose answers are in it
         raise RefusedError("there is nothing to release: artefacts.json lists no posterior or model (.safetensors)")
     for name, data in artefacts.items():
         check_content(name, data)
     check_ledger_facts(ledger)
     budget = chosen_budget(ledger, epsilon, delta)
     best, results = check_budget(ledger, budget)
-    facts = facts_of(artefacts[RUN_FACTS]) if RUN_FACTS in artefacts else {}
     also = check_run_facts(ledger, facts, best, derived)
     check_facts(ledger, facts, artefacts)
     if RUN_FACTS in artefacts:
