@@ -160,6 +160,24 @@ def test_a_budget_is_shared_with_other_runs(files, tmp_path, capsys):
     assert read_ledger(ledger).steps == charged + 20
 
 
+def test_whole_people_are_protected(files, tmp_path, capsys):
+    lines = (files / "t.csv").read_text().splitlines()
+    owned = [f"{lines[0]},who", *(f"{line},p{number // 3}" for number, line in enumerate(lines[1:]))]
+    (tmp_path / "t.csv").write_text("\n".join(owned) + "\n")
+    schema = SCHEMA.replace("records = 4000", 'users = 1334\nunit = "who"')
+    (tmp_path / "s.toml").write_text(schema)
+    out = tmp_path / "run"
+    assert run(command(tmp_path, out, "--json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {one["unit"] for one in found["guarantees"] if one.get("is_bound")} == {"user"}
+    assert [row["name"] for row in found["coefficients"]] == ["(intercept)", "age", "drug = yes"]
+    facts = json.loads((out / "run.json").read_text())
+    assert (facts["unit"], facts["n_records"]) == ("user", 1334)
+    for words in (["release", out, "--out", tmp_path / "out"], ["release", "--check", tmp_path / "out"],
+                  ["summary", out], ["report", out]):  # fmt: skip
+        assert run([str(word) for word in words]) == 0, words
+
+
 def test_power_is_planned_without_data(capsys):
     assert (
         run(["regress", "--plan", "--rows", "2000", "--columns", "3", "--epsilon", "1", "--effect", ".5", "--json"])

@@ -1,5 +1,7 @@
 """Estimates, intervals and refusals; coverage at length is measured by benchmarks/coverage.py."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -256,3 +258,66 @@ def test_intervals_cover(family):
     found = [one_set(family, 3000, 10, 1.0, seed) for seed in range(100)]
     held = np.mean([one["held"] for one in found if one["stated"]], axis=0)
     assert held == pytest.approx([0.5, 0.9, 0.95], abs=0.05)
+
+
+def visits(family, people=8000, seed=0):
+    """Rows of people with one to six of them, whose errors have something in common, and a column of each kind."""
+    chance = np.random.default_rng(seed)
+    who = np.repeat(np.arange(people), chance.integers(1, 7, people))
+    x = np.column_stack([chance.uniform(-1, 1, people)[who], chance.uniform(-1, 1, len(who))])
+    late = x @ [0.6, -0.4] + chance.normal(size=people)[who] + chance.logistic(size=len(who))
+    y = late if family == "linear" else np.where(late > 0, "yes", "no").astype(object)
+    names = np.array([f"p{number}" for number in who], dtype=object)
+    order = chance.permutation(len(who))
+    cells = {"who": names, "a": x[:, 0], "b": x[:, 1], "y": y}
+    return Table({name: column[order] for name, column in cells.items()})
+
+
+def by_person(family, people=8000, epsilon=100.0):
+    outcome = Number("y", -20, 20) if family == "linear" else Flag("y")
+    columns = (Category("who", ("any",)), Number("a", -1, 1), Number("b", -1, 1), outcome)
+    return RegressionProblem(Schema(columns, users=people, unit="who"), "y", epsilon, 1e-6)
+
+
+def weighted_fit(family, table):
+    """Each person counts once; a sandwich whose scores are added up by person."""
+    x = np.column_stack([np.ones(len(table)), table.columns["a"], table.columns["b"]])
+    y = table.columns["y"] if family == "linear" else (table.columns["y"] == "yes") * 1.0
+    who = np.unique(table.columns["who"].astype(str), return_inverse=True)[1]
+    w, theta = 1 / np.bincount(who)[who], np.zeros(3)
+    for _ in range(30):
+        mean = x @ theta if family == "linear" else 1 / (1 + np.exp(-x @ theta))
+        slope = np.ones(len(y)) if family == "linear" else mean * (1 - mean)
+        bread = np.linalg.inv((x * (w * slope)[:, None]).T @ x)
+        theta = theta - bread @ (x.T @ (w * (mean - y)))
+    scores = np.zeros((who.max() + 1, 3))
+    np.add.at(scores, who, x * (w * (mean - y))[:, None])
+    return theta, np.sqrt(np.diag(bread @ scores.T @ scores @ bread))
+
+
+@pytest.mark.parametrize("family", ["linear", "logistic"])
+def test_people_with_many_rows_count_once_and_errors_are_robust_to_them(family):
+    table, problem = visits(family), by_person(family)
+    found = regress_in_memory(problem, problem.rows(table), np.random.default_rng(1).standard_normal)
+    theta, errors = weighted_fit(family, table)
+    assert [row.estimate for row in found.coefficients()] == pytest.approx(theta, abs=0.3 * errors.min())
+    assert [row.stddev for row in found.coefficients()] == pytest.approx(errors, rel=0.06)
+
+
+def test_rows_of_nobody_are_left_out():
+    problem = by_person("linear", people=2)
+    cells = {"who": ["p", "", "q", "p"], "a": ["0"] * 4, "b": ["0"] * 4, "y": ["1", "1", "1", ""]}
+    rows = problem.rows(Table({name: np.array(values, dtype=object) for name, values in cells.items()}))
+    assert rows.units.tolist() == [0, 1]
+    with pytest.raises(InputError, match="neither outcome nor exposure"):
+        RegressionProblem(replace(problem.schema, unit="y"), "y", 1.0)
+
+
+def test_people_are_what_the_ledger_protects(tmp_path):
+    table = visits("logistic", 500)
+    schema = by_person("logistic", 500).schema
+    found = PrivateRegression(schema, "y", epsilon=2.0, ledger=tmp_path / "l.jsonl", random_state=0).fit(table)
+    header = read_ledger(tmp_path / "l.jsonl").header
+    assert (header.unit, header.dataset_size) == ("user", 500)
+    assert {one.unit for one in found.guarantees if hasattr(one, "epsilon")} == {"user"}
+    assert [row.name for row in found.coefficients()] == ["(intercept)", "a", "b"]

@@ -93,6 +93,64 @@ def test_a_mutant_without_weights_is_seen(name, monkeypatch):
     assert max(worst.values()) > 1 + SLACK
 
 
+def worst_changes_by_person(name, rows=120):
+    """The same for a whole person with one, three or forty rows, some of them alike, among people with some."""
+    chance = np.random.default_rng(11)
+    family, y, outcomes = family_and_outcomes(name, chance, rows)
+    x = np.concatenate([np.ones((rows, 1)), chance.uniform(-1, 1, (rows, FEATURES - 1))], axis=1)
+    people = np.sort(chance.integers(0, 40, rows))
+    plan = release_plan(family, FEATURES, 1.0, 1e-5, clustered=True)
+    first = Replayed(Rows(x, y, np.ones(rows), people), REACH, plan, chance.standard_normal)
+    release_statistics(first, family)
+    worst, extremes = dict.fromkeys(first.sums, 0.0), extreme_records(chance, outcomes)
+    for count in (1, 3, 40):
+        for start in range(0, len(extremes), 4):
+            some = [extremes[(start + i * (start % 8 > 0)) % len(extremes)] for i in range(count)]
+            more, outcome, exposure = (np.array(part) for part in zip(*some, strict=True))
+            place = chance.permutation(rows + count)  # rows of one person may stand anywhere
+            data = Rows(*(np.concatenate(parts)[place] for parts in (
+                (x, more), (y, outcome), (np.ones(rows), exposure), (people, np.full(count, 40)))))  # fmt: skip
+            second = Replayed(data, REACH, plan, None, given=first.given)
+            release_statistics(second, family)
+            for key, total in second.sums.items():
+                worst[key] = max(worst[key], float(np.linalg.norm(total - first.sums[key])))
+    return worst, plan
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_person_moves_a_release_by_more_than_its_charge(name):
+    worst, plan = worst_changes_by_person(name)
+    assert set(worst) == set(plan.names)
+    assert {"scores off", "scores on"} <= set(worst)
+    for release, change in worst.items():
+        assert change <= 1 + SLACK, release
+    assert max(worst.values()) > 0.5
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_mutant_that_adds_up_a_persons_rows_is_seen(name, monkeypatch):
+    monkeypatch.setattr(PrivateSums, "_shares", property(lambda self: np.ones(len(self.rows.y))))
+    worst, _ = worst_changes_by_person(name)
+    assert max(worst.values()) > 10
+
+
+def test_scores_are_those_of_people():
+    """Means over a person's rows, whatever the order and the part that they lie in."""
+    chance = np.random.default_rng(0)
+    x = np.concatenate([np.ones((3000, 1)), chance.uniform(-1, 1, (3000, FEATURES - 1))], axis=1)
+    people, theta = chance.integers(0, 1500, 3000), chance.standard_normal(FEATURES)
+    people = np.unique(people, return_inverse=True)[1]
+    y = chance.integers(0, 2, 3000).astype(float)
+    sums = PrivateSums(Rows(x, y, np.ones(3000), people), REACH, _Anything(), np.zeros)
+    found = sums.score_matrix("scores", Logistic(), theta).value
+    w = np.minimum(1, REACH**2 / (x**2).sum(1))
+    rows = x * (w * (1 / (1 + np.exp(-x @ theta)) - y))[:, None]
+    means = np.stack([rows[people == one].mean(0) for one in range(people.max() + 1)])
+    assert found == pytest.approx(means.T @ means)
+    size = sums.score_size("size", Logistic(), theta).value
+    assert size == pytest.approx(np.trace(means.T @ means))
+
+
 def longest_parts(name):
     """By question, the longest part of one record over its bound, at coefficients near and far."""
     chance = np.random.default_rng(5)

@@ -41,7 +41,9 @@ def regress(
     level: Level = 0.95,
     contrast: Contrast = None,
     delta: Annotated[float | None, typer.Option(help="Below 1/n; by default 1e-5, or less for large tables.")] = None,
-    records: Annotated[int | None, typer.Option(help="About how many records there are, if that is public.")] = None,
+    records: Annotated[
+        int | None, typer.Option(help="About how many records (or owners of rows) there are, if public.")
+    ] = None,
     budget: Annotated[Path | None, typer.Option(help="A ledger that several runs share.")] = None,
     budget_epsilon: Annotated[
         float | None, typer.Option(help="The total of --budget, given when it is opened.")
@@ -102,7 +104,8 @@ class Request:
         if named is None:
             raise InputError("which column is to be explained? give --outcome, or target = ... in the schema")
         total = shared_total(self.budget, self.budget_epsilon, self.epsilon)
-        declared = replace(schema.with_facts(target=named, records=self.records), registry=None)
+        counted = {"records" if schema.unit == "record" else "users": self.records}
+        declared = replace(schema.with_facts(target=named, **counted), registry=None)
         problem = RegressionProblem(
             declared, named, self.epsilon, self.delta or 0.0, self.family, self.exposure,  # type: ignore[arg-type]
             self.interactions, total is not None,
@@ -123,7 +126,7 @@ class Request:
         problem, prior = facts.problem, self.prior and str(Prior.parse(self.prior))
         known = {"outcome": problem.outcome, "epsilon": problem.epsilon, "delta": problem.delta,
                  "family": problem.family.name, "exposure": problem.exposure, "interaction": problem.interactions,
-                 "prior": str(facts.prior), "contrast": facts.contrasts, "records": problem.schema.records,
+                 "prior": str(facts.prior), "contrast": facts.contrasts, "records": problem.size,
                  "registry": facts.registry, "budget": facts.shared_ledger,
                  "budget-epsilon": None if facts.shared is None else facts.shared.epsilon}  # fmt: skip
         asked = {"interaction": self.interactions or None, "contrast": self.contrasts or None, "prior": prior,

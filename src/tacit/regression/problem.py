@@ -15,7 +15,7 @@ from tacit.regression.newton.plan import ReleasePlan, release_plan
 from tacit.regression.newton.sums import Rows
 from tacit.tables import Category, Flag, Ignored, Number, Schema, Table, default_delta
 from tacit.tables.encoding import as_declared, level_places
-from tacit.tables.files import to_numbers
+from tacit.tables.files import to_numbers, to_text
 from tacit.types import Floats
 
 
@@ -49,18 +49,27 @@ class RegressionProblem:
     shared: bool = False
 
     def __post_init__(self) -> None:
-        if self.schema.unit != "record":
+        if self.is_by_person and self.schema.unit in (self.outcome, self.exposure):
             raise InputError(
-                f"the unit of privacy is the column {self.schema.unit!r}; tacit regress protects single records: "
-                'make one row of each person\'s records and declare unit = "record"'
+                f"column {self.schema.unit!r} says whose row it is: it can be neither outcome nor exposure"
             )
         check_positive("epsilon", self.epsilon)
         if not self.delta:
-            object.__setattr__(self, "delta", default_delta(self.schema.records or 10_000))
-        check_delta(self.delta, self.schema.records)
+            object.__setattr__(self, "delta", default_delta(self.size or 10_000))
+        check_delta(self.delta, self.size)
         if self.family_name is not None:
             check_choice("family", self.family_name, get_args(FamilyName))
         _ = self.family, self.design
+
+    @property
+    def is_by_person(self) -> bool:
+        """Whether a column says whose row it is, so that whole people are protected."""
+        return self.schema.unit != "record"
+
+    @property
+    def size(self) -> int | None:
+        """The declared number of units of privacy, if there is one."""
+        return self.schema.users if self.is_by_person else self.schema.records
 
     @cached_property
     def family(self) -> Family:
@@ -105,7 +114,9 @@ class RegressionProblem:
     @cached_property
     def plan(self) -> ReleasePlan:
         accountant = "rdp" if self.shared else "pld"
-        return release_plan(self.family, len(self.names), self.epsilon, self.delta, accountant)
+        return release_plan(
+            self.family, len(self.names), self.epsilon, self.delta, accountant, clustered=self.is_by_person
+        )
 
     @property
     def reach(self) -> float:
@@ -165,7 +176,7 @@ class RegressionProblem:
         return self.effect_units
 
     def rows(self, table: Table) -> Rows:
-        """Private: the records that have an outcome and, where it matters, an exposure."""
+        """Private: the records that have an outcome and, where it matters, an exposure and an owner."""
         table = as_declared(table, self.schema)
         y, known = self._outcomes(table)
         exposure = np.ones(len(table))
@@ -175,11 +186,15 @@ class RegressionProblem:
             cells = to_numbers(table.column(self.exposure))
             known = known & ~np.isnan(cells)
             exposure = np.clip(np.nan_to_num(cells, nan=1.0), column.low, column.high)
+        owners = to_text(table.column(self.schema.unit)) if self.is_by_person else None
+        if owners is not None:
+            known = known & (owners != "")  # a row of nobody cannot be protected as somebody's
         if not known.any():
             raise InputError(f"no value of the outcome {self.outcome!r} is one of those declared; look at the schema")
         kept = np.flatnonzero(known)
         part = Table({name: cells[kept] for name, cells in table.columns.items()})
-        return Rows(self.design.x(part), y[kept], exposure[kept])
+        units = None if owners is None else np.unique(owners[kept].astype(str), return_inverse=True)[1]
+        return Rows(self.design.x(part), y[kept], exposure[kept], units)
 
     def _outcomes(self, table: Table) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
         column, cells = self.schema.column(self.outcome), table.column(self.outcome)
@@ -197,8 +212,9 @@ class RegressionProblem:
         """Refuse a table that lacks a column, before anything is charged."""
         for name in (self.outcome, *(column.name for column in self.design.columns)):
             table.column(name)
-        if self.exposure is not None:
-            table.column(self.exposure)
+        for named in (self.exposure, self.schema.unit if self.is_by_person else None):
+            if named is not None:
+                table.column(named)
 
     def to_json(self) -> dict[str, Any]:
         return {"outcome": self.outcome, "family": self.family.name, "exposure": self.exposure,

@@ -152,7 +152,8 @@ class Charging:
     def header(self) -> LedgerHeader:
         schema, budget = self.problem.schema, self.budget
         return LedgerHeader(
-            dataset=schema.dataset, dataset_size=schema.records, epsilon=budget.epsilon, delta=budget.delta,
+            unit="user" if self.problem.is_by_person else "record", dataset=schema.dataset,
+            dataset_size=self.problem.size, epsilon=budget.epsilon, delta=budget.delta,
             schedule="fixed" if self.shared is None else "adaptive", randomness=self.randomness,
             assumptions=schema.assumptions,
         )  # fmt: skip

@@ -183,9 +183,13 @@ def _without_rare_outcomes(sums: PrivateSums, family: Clipped) -> Clipped:
 
 def _scores(search: _Search, theta: Floats, known: Curvature) -> Floats:
     """The covariance of the sum of scores: a multiple of the curvature, or released where it is not."""
-    if isinstance(search.family, Ordered):
+    if "score size" not in search.sums.plan.names:
         released = search.sums.score_matrix("scores", search.family, theta)
-        return posterior_of(released, np.diag(np.diag(released.value))).mean
+        if isinstance(search.family, Ordered):
+            return posterior_of(released, np.diag(np.diag(released.value))).mean
+        # rows of one person: correlated about as the curvature is, but each coefficient at a size of its own
+        scale = np.sqrt(np.maximum(np.diag(released.value), released.on) / np.diag(known.mean))
+        return posterior_of(released, known.mean * np.outer(scale, scale)).mean
     size = search.sums.score_size("score size", search.family, theta)
     trace = float(np.trace(known.mean))
     return known.mean * max(float(size.value[0]), size.stddev) / trace

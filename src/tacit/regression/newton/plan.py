@@ -42,9 +42,10 @@ _CLIPPED: Stages = (
     {"score 3": 0.14},
     {"score last": 0.26, "curvature last off": 0.06, "curvature last on": 0.02, "score size": 0.01},
 )
+_SCORES = {"scores off": 0.07, "scores on": 0.04}
 _ORDERED: Stages = (
     *_BOUNDED[:-1],
-    {"mean last": 0.25, "curvature last off": 0.06, "curvature last on": 0.03, "scores off": 0.07, "scores on": 0.04},
+    {"mean last": 0.25, "curvature last off": 0.06, "curvature last on": 0.03, **_SCORES},
 )
 
 
@@ -93,11 +94,14 @@ class ReleasePlan:
         return GaussianSumQuery(1.0, self.part_stddev(name), SLACK, group=group)
 
 
-def release_plan(family: Family, parameters: int, epsilon: float, delta: float, accountant: str = "pld") -> ReleasePlan:
+def release_plan(
+    family: Family, parameters: int, epsilon: float, delta: float, accountant: str = "pld", *, clustered: bool = False
+) -> ReleasePlan:
     """The least noise with which all releases stay within (epsilon, delta); in a shared ledger RDP must say so.
 
     Matrices grow faster than vectors with the number of parameters, and that of some families is bounded less closely,
-    so entries off the diagonal get up to four times their share.
+    so entries off the diagonal get up to four times their share. Where a person may have several rows (``clustered``),
+    the covariance of scores is no multiple of the curvature, and is released in place of its size.
     """
     match family:
         case Ordered():
@@ -106,6 +110,9 @@ def release_plan(family: Family, parameters: int, epsilon: float, delta: float, 
             stages = _CLIPPED
         case _:
             stages = _BOUNDED
+    if clustered and not isinstance(family, Ordered):
+        last = {name: share for name, share in stages[-1].items() if name != "score size"}
+        stages = (*stages[:-1], last | _SCORES)
     more = min(max(math.sqrt(parameters / _FEW), 1.0), 2.0) * _LOOSE.get(family.name, 1.0)
     asked = [{name: share * (more if name.endswith(" off") else 1) for name, share in one.items()} for one in stages]
     total = math.fsum(share for stage in asked for share in stage.values())

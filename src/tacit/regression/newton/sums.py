@@ -12,10 +12,14 @@ and with a family's bounds B on scores and S on slopes, the parts of one record 
 Each sum is divided by its bound, so that the ledger is charged for norm 1 before anything is known. Sums are formed in
 float64 in parts of 1,024 rows and these added by :func:`math.fsum`; a part rounds by at most 1024^2 2^-53 of a record,
 so that 10^7 records stay below SLACK, which is charged for.
+
+Where people are the unit of privacy, a row of somebody with m rows has the weight 1/m in every sum, so that a person's
+part is a mean of parts that keep the bound. What is not linear in rows, the size and the products of scores, is taken
+of that mean: |sum of w x r' / m|^2, which is what a sandwich that is robust to clusters needs.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +28,7 @@ from tacit.errors import InputError
 from tacit.regression.families import Bounded, Clipped, Family, Ordered, fold
 from tacit.regression.newton.kept import Releases
 from tacit.regression.newton.plan import ReleasePlan
-from tacit.types import Floats
+from tacit.types import Floats, Indices
 
 PART = 1024
 EDGES: Floats = np.concatenate([[0.0], 2.0 ** (-np.arange(14, -1, -1) / 2), [np.inf]])  # of the outcome's range
@@ -32,11 +36,15 @@ EDGES: Floats = np.concatenate([[0.0], 2.0 ** (-np.arange(14, -1, -1) / 2), [np.
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Private: covariates with 1 in front and no entry beyond 1, outcomes on the family's scale, exposures."""
+    """Private: covariates with 1 in front and no entry beyond 1, outcomes on the family's scale, exposures.
+
+    ``units`` numbers the people whose rows they are, from 0 on; None where each row is somebody else's.
+    """
 
     x: Floats
     y: Floats
     exposure: Floats
+    units: Indices | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,43 +122,32 @@ class PrivateSums:
         return self._matrix(name, family.slope_bound, of_part)
 
     def score_size(self, name: str, family: Family, theta: Floats) -> Noisy:
-        """Sum of w^2 |r|^2 |x|^2: the trace of the scores' covariance."""
-
-        def of_part(x: Floats, y: Floats, e: Floats, w: Floats) -> Floats:
-            r = family.scores(predictors(family, x, theta), family.targets(y), e)
-            return np.atleast_1d((w**2 * (r**2).sum(1) * (x**2).sum(1)).sum())
-
-        return self._vector(name, (family.score_bound * self.reach) ** 2, of_part)
+        """Sum of |s|^2 over the weighted scores s of units: the trace of their covariance."""
+        parts = [np.atleast_1d((part**2).sum()) for part in self._scores(family, theta)]
+        return self._noisy(name, _added(parts), (family.score_bound * self.reach) ** 2)
 
     def score_matrix(self, name: str, family: Family, theta: Floats) -> NoisyMatrix:
-        """Sum of s s' over the weighted scores s of records, folded: where it is not a multiple of the curvature."""
-        folded = fold(family, self.rows.x.shape[1])
+        """Sum of s s' over the weighted scores s of units, folded: where it is not a multiple of the curvature."""
         bound = (family.score_bound * self.reach) ** 2
-
-        def of_part(x: Floats, y: Floats, e: Floats, w: Floats) -> Floats:
-            r = family.scores(predictors(family, x, theta), family.targets(y), e) * w[:, None]
-            s = (r[:, :, None] * x[:, None, :]).reshape(len(x), -1) @ folded
-            return s.T @ s
-
-        return self._matrix(name, bound, of_part, on=bound, off=bound)
+        total = _added([part.T @ part for part in self._scores(family, theta)])
+        return self._noisy_matrix(name, total, on=bound, off=bound)
 
     def residual_counts(self, name: str, family: Clipped, theta: Floats) -> Noisy:
         """How many residuals are how long, in shares of the outcome's range; a record lies in one bin."""
+        parts = []
+        for x, y, e, share in self._parts():
+            away = family.mean(predictors(family, x, theta), e) - family.targets(y)
+            parts.append(residual_histogram(away[:, 0], family.range, share))
+        return self._noisy(name, _added(parts), 1.0)
 
-        def of_part(x: Floats, y: Floats, e: Floats, w: Floats) -> Floats:
-            eta = predictors(family, x, theta)
-            return residual_histogram((family.mean(eta, e) - family.targets(y))[:, 0], family.range)
+    def _matrix(self, name: str, slope: float, of_part: "_OfPart") -> NoisyMatrix:
+        return self._noisy_matrix(name, self._sum(of_part), on=slope * self.reach, off=slope * self.reach**2)
 
-        return self._vector(name, 1.0, of_part)
-
-    def _matrix(
-        self, name: str, slope: float, of_part: "_OfPart", *, on: float | None = None, off: float | None = None
-    ) -> NoisyMatrix:
+    def _noisy_matrix(self, name: str, total: Floats, *, on: float, off: float) -> NoisyMatrix:
         """Upper triangle and diagonal as two groups; sqrt 2 makes the norm of the first that of both triangles."""
-        total = self._sum(of_part)
         above, size = np.triu_indices(len(total), 1), len(total)
-        high = self._noisy(f"{name} off", math.sqrt(2) * total[above], off or slope * self.reach**2)
-        diagonal = self._noisy(f"{name} on", np.diag(total), on or slope * self.reach)
+        high = self._noisy(f"{name} off", math.sqrt(2) * total[above], off)
+        diagonal = self._noisy(f"{name} on", np.diag(total), on)
         found = np.zeros((size, size))
         found[above] = high.value / math.sqrt(2)
         return NoisyMatrix(found + found.T + np.diag(diagonal.value), high.stddev / math.sqrt(2), diagonal.stddev)
@@ -168,29 +165,55 @@ class PrivateSums:
         return Noisy(found.total / found.kept, stddev / math.sqrt(found.kept))
 
     def _sum(self, of_part: "_OfPart") -> Floats:
-        parts = [of_part(x, y, e, self._weights(x)) for x, y, e in self._parts()]
-        stacked = np.stack(parts)
-        if len(parts) == 1:
-            return np.asarray(stacked[0])
-        flat = stacked.reshape(len(parts), -1)
-        return np.array([math.fsum(column) for column in flat.T]).reshape(stacked.shape[1:])
+        parts = [of_part(x, y, e, self._weights(x) * share) for x, y, e, share in self._parts()]
+        return _added(parts)
 
-    def _parts(self) -> Iterator[tuple[Floats, Floats, Floats]]:
+    def _parts(self) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
+        """Some rows at a time, and the share that each has in its owner's part of a sum."""
+        shares = self._shares
         for start in range(0, max(1, len(self.rows.y)), PART):
             part = slice(start, start + PART)
-            yield self.rows.x[part], self.rows.y[part], self.rows.exposure[part]
+            yield self.rows.x[part], self.rows.y[part], self.rows.exposure[part], shares[part]
+
+    @property
+    def _shares(self) -> Floats:
+        units = self.rows.units
+        return np.ones(len(self.rows.y)) if units is None else 1.0 / np.bincount(units)[units]
+
+    def _scores(self, family: Family, theta: Floats) -> Iterator[Floats]:
+        """The weighted score of each unit of privacy, folded, some units at a time: of a person the mean over rows."""
+        folded, units = fold(family, self.rows.x.shape[1]), self.rows.units
+        people = None if units is None else np.zeros((int(units.max(initial=-1)) + 1, folded.shape[1]))
+        for number, (x, y, e, share) in enumerate(self._parts()):
+            r = family.scores(predictors(family, x, theta), family.targets(y), e) * (self._weights(x) * share)[:, None]
+            scores = (r[:, :, None] * x[:, None, :]).reshape(len(x), -1) @ folded
+            if people is None or units is None:
+                yield scores
+            else:
+                np.add.at(people, units[number * PART : (number + 1) * PART], scores)
+        if people is not None:
+            yield from (people[start : start + PART] for start in range(0, max(1, len(people)), PART))
 
     def _weights(self, x: Floats) -> Floats:
         return np.asarray(np.minimum(1.0, self.reach**2 / (x**2).sum(1)))
 
 
+def _added(parts: Sequence[Floats]) -> Floats:
+    """Their sum, rounded once."""
+    if len(parts) == 1:
+        return np.asarray(parts[0])
+    stacked = np.stack(parts)
+    flat = stacked.reshape(len(parts), -1)
+    return np.array([math.fsum(column) for column in flat.T]).reshape(stacked.shape[1:])
+
+
 _OfPart = Callable[[Floats, Floats, Floats, Floats], Floats]
 
 
-def residual_histogram(residuals: Floats, scale: float) -> Floats:
+def residual_histogram(residuals: Floats, scale: float, weights: Floats | None = None) -> Floats:
     """How many residuals are how long, in shares of the outcome's range."""
     place = np.clip(np.digitize(np.abs(residuals) / scale, EDGES) - 1, 0, len(EDGES) - 2)
-    return np.bincount(place, minlength=len(EDGES) - 1).astype(np.float64)
+    return np.bincount(place, weights, minlength=len(EDGES) - 1).astype(np.float64)
 
 
 def predictors(family: Family, x: Floats, theta: Floats) -> Floats:
