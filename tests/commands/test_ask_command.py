@@ -110,3 +110,11 @@ def test_answers_can_be_released_and_checked(tacit, table):
     assert tacit("release", table / "run", "--out", table / "bundle")[0] == 0
     assert tacit("release", "--check", table / "bundle")[0] == 0
     assert [one["query"] for one in json.loads((table / "bundle" / "run.json").read_text())["answers"]] == ["count"]
+
+
+def test_a_shared_ledger_that_a_full_disk_left_empty_can_be_opened(tacit, table):
+    (table / "all.jsonl").touch()
+    told = ["ask", table / "t.csv", "count", "--schema", table / "s.toml", "--epsilon", 1, "--out", table / "run",
+            "--budget", table / "all.jsonl", "--budget-epsilon", 2]  # fmt: skip
+    code, _, err = tacit(*told)
+    assert (code, err) == (0, "")

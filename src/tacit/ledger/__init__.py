@@ -17,7 +17,7 @@ from tacit.ledger.events import (
     event_to_json,
     merged_noise_multiplier,
 )
-from tacit.ledger.file import LedgerFile, ledger_path, read_ledger, verify_ledger
+from tacit.ledger.file import LedgerFile, is_begun, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.ledger import Ledger, LedgerHeader
 from tacit.ledger.registered_runs import RegisteredRun, joined, registered_runs
 from tacit.ledger.registry import RegisteredLedger
@@ -44,6 +44,7 @@ __all__ = [
     "Unit",
     "event_from_json",
     "event_to_json",
+    "is_begun",
     "joined",
     "ledger_path",
     "merged_noise_multiplier",

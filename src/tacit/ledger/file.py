@@ -31,6 +31,12 @@ def ledger_path(path: str | PathLike[str]) -> Path:
         raise LedgerError(f"{str(path)[:100]} is no name for a ledger: {reason_of(error)}") from error
 
 
+def is_begun(path: str | PathLike[str]) -> bool:
+    """Whether a ledger holds a record. A full disk may leave a file without one, to which nothing was ever charged."""
+    parts = read_parts(ledger_path(path))
+    return parts is not None and any(b"\n" in part for part in parts)
+
+
 def verify_ledger(path: str | PathLike[str], *, since: Head | None = None) -> Chain:
     """Check the hash chain and the head of a ledger; needs no lock, and does not ask what the records mean.
 

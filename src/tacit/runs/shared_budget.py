@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tacit.accountants import Budget
 from tacit.errors import InputError
-from tacit.ledger import read_ledger
+from tacit.ledger import is_begun, read_ledger
 from tacit.runs.folder import RunFolder
 from tacit.tables import Schema
 
@@ -17,7 +17,7 @@ def shared_total(ledger: Path | None, total: float | None, epsilon: float) -> fl
         return None
     if ledger.is_dir():
         raise InputError(f"--budget {ledger} is a folder; name a ledger file")
-    if not ledger.exists():
+    if not is_begun(ledger):
         if total is None:
             raise InputError(
                 f"{ledger} does not exist yet; open it with its total, as in --budget-epsilon {2 * epsilon:g}"
