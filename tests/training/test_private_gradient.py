@@ -133,6 +133,34 @@ for _ in range(3):
     assert tacit.read_ledger(ledger).steps == 3
 
 
+def test_closing_settles_an_open_loop_and_nothing_can_be_drawn_after_that(private, data):
+    engine = private()
+    samples = engine.samples(data, steps=100)
+    engine.backward(next(samples))
+    engine.close()
+    assert engine.ledger.steps == 1
+    with pytest.raises(InputError, match="this loop has ended"):
+        next(samples)
+
+
+def test_no_sample_is_drawn_after_the_end_of_the_program_has_settled_the_loop(tmp_path):
+    program = """
+import atexit
+atexit.register(lambda: next(samples))  # runs after what was registered later: tacit's own
+import sys, torch, tacit
+private = tacit.PrivateGradient(
+    torch.nn.Linear(3, 1), lambda model, batch: model(batch).square().sum(1),
+    tacit.PoissonSampling(probability=0.1, expected_size=10), tacit.ClipRecords(1.0),
+    tacit.GaussianNoise(multiplier=1.0), ledger=sys.argv[1])
+samples = private.samples(torch.randn(100, 3), steps=1000)
+next(samples)
+"""
+    ledger = tmp_path / "ledger.jsonl"
+    done = subprocess.run([sys.executable, "-c", program, str(ledger)], capture_output=True, text=True)
+    assert "this loop has ended" in done.stderr
+    assert tacit.read_ledger(ledger).steps == 1
+
+
 def test_the_block_is_charged_before_data_is_read(private, model, data):
     engine = private(losses=of_dict)
 

@@ -1,5 +1,6 @@
 """Plans: every public fact of a private run, fixed before any data is read."""
 
+import threading
 from collections import deque
 from dataclasses import dataclass
 from os import PathLike
@@ -181,17 +182,27 @@ class ChargedAhead:
         self._each = steps_per_pass
         self._blocks: deque[tuple[int, int]] = deque()
         self._begun = 0  # steps of these blocks
+        self._has_ended = False
+        self._one_thread = threading.Lock()  # a step begins before the end, and is counted, or not at all
 
     def charge(self, number: int, steps: int) -> None:
         """A block, by its number in the ledger."""
         self._blocks.append((number, steps))
 
     def begin(self) -> None:
-        """The next step."""
-        self._begun += 1
-        if self._begun == self._blocks[0][1]:
-            self._blocks.popleft()
-            self._begun = 0
+        """The next step, unless the loop was settled: nobody would pay for it."""
+        with self._one_thread:
+            if self._has_ended:
+                raise InputError("this loop has ended: its PrivateGradient was closed, or the program is ending")
+            self._begun += 1
+            if self._begun == self._blocks[0][1]:
+                self._blocks.popleft()
+                self._begun = 0
+
+    def end(self) -> None:
+        """From now on no step can begin, so that what has begun is what is paid for."""
+        with self._one_thread:
+            self._has_ended = True
 
     def begun(self) -> dict[int, int]:
         """Of each block that is not used up, by its number, the steps that have begun; passes are whole."""

@@ -78,7 +78,7 @@ class PrivateSum:
             weakref.WeakValueDictionary()
         )  # drawn, not yet released
         self._samples_drawn = 0
-        self._ahead: list[ChargedAhead] = []  # of the loops that are going on
+        self._loops: dict[ChargedAhead, weakref.finalize[..., PrivateSum]] = {}  # going on, and what ends each, once
         self._individual_filter = individual_filter
         self._filtered: FilteredRun | None = None
         self._evidence = evidence
@@ -145,7 +145,7 @@ class PrivateSum:
 
         ``ledger`` also holds the rest of the blocks that are charged ahead, which a clean end of the loop gives back.
         """
-        begun = {number: steps for ahead in self._ahead for number, steps in ahead.begun().items()}
+        begun = {number: steps for ahead in self._loops for number, steps in ahead.begun().items()}
         return self.ledger if self._file is None else self._file.ledger_if_settled(begun)
 
     def noise_stddevs(self, step: int) -> dict[str, float]:
@@ -195,22 +195,23 @@ class PrivateSum:
         self._declare(first, steps)
         if before_charging is not None:
             before_charging()
-        self._ahead.append(ahead)
         at_exit = weakref.finalize(
             self, _end_at_exit, weakref.ref(self), ahead
         )  # made after the ledger's: runs before it
         at_exit.atexit = self._ranks.alone  # several ranks could wait for one that is gone
+        self._loops[ahead] = at_exit
         try:
             for step, (groups, drawn, chance) in enumerate(source.records(rows), start=first):
                 ahead.begin()
                 yield self._sample(step, groups, drawn, chance, source.views)
         finally:
-            self._ahead.remove(ahead)
+            del self._loops[ahead]
             if at_exit.detach() is not None:
                 self._end(ahead)
 
     def _end(self, ahead: ChargedAhead) -> None:
-        """The loop was left, by its end, an error, or the end of the program while it was still open."""
+        """The loop was left by its end or an error, or it was open when the engine was closed or the program ended."""
+        ahead.end()
         if self._is_home:  # a forked process that leaves the loop has nothing to say about it
             self._settle(ahead)
             for recorder in self._recorders:
@@ -379,6 +380,8 @@ class PrivateSum:
             self._mechanism.norm = checkpoint.clip_norm
 
     def close(self) -> None:
+        for end in self._loops.values() if self._ranks.alone else ():
+            end()
         if self._file is not None:
             self._file.close()
 
