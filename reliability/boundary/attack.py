@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MemberDescriptorType
 from typing import Any, Literal
 
 import numpy as np
@@ -317,8 +318,9 @@ class Trace:
         for path, module in self.model.named_modules():
             prefix = f"{path}." if path else ""
             holders = [vars(module), *(vars(kind) for kind in type(module).__mro__ if _is_users(kind))]
-            slots = [name for kind in type(module).__mro__ for name in vars(kind).get("__slots__", ())]
-            holders.append({name: getattr(module, name, None) for name in slots if isinstance(name, str)})
+            held = {name: value for kind in type(module).__mro__ for name, value in vars(kind).items()}
+            slots = [name for name, value in held.items() if isinstance(value, MemberDescriptorType)]
+            holders.append({name: getattr(module, name, None) for name in slots})
             holders += [module._parameters, module._buffers]
             for holder in holders:
                 for name, value in [*holder.items()]:

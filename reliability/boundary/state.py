@@ -1,5 +1,7 @@
 """State that is kept between calls, and state that leaves: buffers, attributes, caches, layers that remember."""
 
+import array
+import ctypes
 import functools
 
 import numpy as np
@@ -262,6 +264,57 @@ def a_module_with_slots():
             return self.layer(x * (20.0 / largest))
 
     return Loop(model=Slotted(), steps=2, rows=_shallow())
+
+
+@attack()
+def a_module_with_a_private_slot():
+    """An attribute in __slots__ that Python stores under another name, because it begins with two underscores."""
+
+    class Private(nn.Module):
+        __slots__ = "__largest"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = linear()
+            object.__setattr__(self, "_Private__largest", 20.0)
+
+        def forward(self, x):
+            largest = self.__largest
+            object.__setattr__(self, "_Private__largest", max(largest, float(x.detach().abs().max())))
+            return self.layer(x * (20.0 / largest))
+
+    return Loop(model=Private(), steps=2, rows=_shallow())
+
+
+@attack()
+def a_number_in_memory_of_c():
+    """ctypes.c_double: an object without attributes that holds a number."""
+    largest = ctypes.c_double(20.0)
+
+    class Bare(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.largest = linear(), largest
+
+        def forward(self, x):
+            scale = 20.0 / self.largest.value
+            self.largest.value = max(self.largest.value, float(x.detach().abs().max()))
+            return self.layer(x * scale)
+
+    return Loop(model=Bare(), steps=2, rows=_shallow())
+
+
+@attack()
+def an_array_of_pythons_own():
+    """array.array, which is neither a list nor numpy's."""
+    largest = array.array("d", [20.0])
+
+    def losses(model, batch):
+        scale = 20.0 / largest[0]
+        largest[0] = max(largest[0], float(batch[0].detach().abs().max()))
+        return squared(model, (batch[0] * scale, batch[1]))
+
+    return Loop(losses=losses, steps=2, rows=_shallow())
 
 
 @attack()

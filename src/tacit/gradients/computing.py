@@ -52,12 +52,13 @@ class Computing:
         self.row_bytes = 0
         self.formula: LinearModel | None = None  # where the losses are known as one, nothing of the user's runs
         self.learned = _learned.setdefault(losses, Learned())
-        self._own = isinstance(losses, ModelLosses) and losses.owns(params)
+        self._own, self._guarded = False, list(params.values())
+        if isinstance(losses, ModelLosses):
+            held = dict(losses.model.named_parameters())
+            self._own = all(held.get(name) is value for name, value in params.items())
+            self._guarded += [*held.values(), *losses.model.buffers()]
+            _refuse_backward_hooks(losses.model, held)
         self.leaves = dict(params) if self._own else {n: p.detach().requires_grad_() for n, p in params.items()}
-        model = losses.model if isinstance(losses, ModelLosses) else None
-        self._guarded = [*params.values()] + ([] if model is None else [*model.parameters(), *model.buffers()])
-        if model is not None:
-            _refuse_backward_hooks(model)
 
     def together(self, batch: Batch, rows: Places, records: int, chance: RecordChance) -> Gradients:
         """The gradients of some rows of a batch, ``len(rows) / records`` in a row for each record."""
@@ -130,12 +131,13 @@ def guard_of(losses: Losses) -> StateGuard:
     return StateGuard(losses=losses)
 
 
-def _refuse_backward_hooks(model: torch.nn.Module) -> None:
+def _refuse_backward_hooks(model: torch.nn.Module, parameters: Mapping[str, Tensor]) -> None:
     """Gradients of activations do not pass through modules here: a hook on them would be skipped without a word."""
-    for name, module in model.named_modules():
+    for module in model.modules():
         if module._backward_hooks or module._backward_pre_hooks:
+            name = next(name for name, one in model.named_modules() if one is module)
             raise InputError(f"layer {name or 'model'} has a backward hook, which private gradients pass by; remove it")
-    for name, parameter in model.named_parameters():
+    for name, parameter in parameters.items():
         if parameter._backward_hooks:
             raise InputError(f"parameter {name} has a gradient hook, which private gradients pass by; remove it")
 

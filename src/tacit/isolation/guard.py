@@ -20,7 +20,7 @@ import threading
 import types
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from operator import is_, length_hint
@@ -52,13 +52,16 @@ _HOLDERS = ("torch.nn", "torch.utils.data")  # whose objects hold a user's
 class _Kept:
     """What one thing remembers: its parts, and what of itself can be compared; and by which name it was reached."""
 
-    __slots__ = ("fact", "look", "name", "owner", "parts", "thing")
+    __slots__ = ("fact", "look", "measure", "name", "owner", "parts", "thing")
 
     def __init__(self, thing: Any, name: Any, owner: "_Kept | None") -> None:
         self.thing, self.name, self.owner = thing, name, owner
-        self.look = _looker(thing)
+        self.look, self.measure = _looker(thing), _measurer(thing)
         self.parts = {} if self.look is None else self.look(thing)
-        self.fact = _fact(thing)
+        self.note_fact()
+
+    def note_fact(self) -> None:
+        self.fact = None if self.measure is None else self.measure(self.thing)
 
     def is_as_before(self) -> bool:
         """Whether it has the very same parts."""
@@ -67,16 +70,18 @@ class _Kept:
     def path(self) -> str:
         return str(self.name) if self.owner is None else f"{self.owner.path()}.{self.name}"
 
-    def changes(self, on_demand: "OnDemand") -> Iterator[str]:
+    def changes(self, on_demand: "OnDemand") -> list[str]:
         """The names of what is not as it was, which is put back on the way, but for handles that were opened."""
-        fact = _fact(self.thing)
+        found = []
+        fact = None if self.measure is None else self.measure(self.thing)
         if fact is not self.fact and not _same(self.fact, fact):
             if type(self.thing) in _PUT_BACK:
                 _PUT_BACK[type(self.thing)](self.thing, self.fact)
-            yield self.path()
+            found.append(self.path())
         now = {} if self.look is None else self.look(self.thing)
-        if _identical(self.parts, now):
-            return
+        return found if _identical(self.parts, now) else [*found, *self._other_parts(now, on_demand)]
+
+    def _other_parts(self, now: dict[Any, Any], on_demand: "OnDemand") -> Iterator[str]:
         for part in [*self.parts, *(part for part in now if part not in self.parts)]:
             before, after = self.parts.get(part, _NOTHING), now.get(part, _NOTHING)
             fresh = on_demand is not None and (before is None or before is _NOTHING)
@@ -136,7 +141,7 @@ def _looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
             return None if _is_library(thing) else _of_class
         case _ if _is_opaque(type(thing)):
             return None
-    return _of_object
+    return functools.partial(_of_object, _slots_of(type(thing)))
 
 
 def _of_dict(some: Any) -> dict[Any, Any]:
@@ -148,15 +153,20 @@ def _of_sequence(some: Any) -> dict[Any, Any]:
     return dict(enumerate(some))
 
 
-def _of_object(thing: Any) -> dict[str, Any]:
+def _of_object(slots: Sequence[Any], thing: Any) -> dict[str, Any]:
     """Attributes and slots, and what the classes of the user's own hold for all their objects."""
     found = dict(getattr(thing, "__dict__", None) or {})
-    for kind in type(thing).__mro__:
-        for slot in () if _is_opaque(kind) else getattr(kind, "__slots__", ()):
-            with suppress(AttributeError):
-                found.setdefault(slot, object.__getattribute__(thing, slot))
+    for slot in slots:
+        with suppress(AttributeError):  # it has no value yet
+            found.setdefault(slot.__name__, slot.__get__(thing))
     found["__class__"] = type(thing)
     return found
+
+
+def _slots_of(kind: type) -> list[Any]:
+    """Where Python keeps the values of ``__slots__``, whatever they are called."""
+    held = [value for one in kind.__mro__ if not _is_opaque(one) for value in vars(one).values()]
+    return [value for value in held if type(value) is types.MemberDescriptorType]
 
 
 def _of_class(kind: type) -> dict[str, Any]:
@@ -205,35 +215,43 @@ def _content(cell: Any) -> Any:
         return _NOTHING
 
 
-def _fact(thing: Any) -> Any:
-    """What of a thing itself can be compared, besides its parts."""
+def _measurer(thing: Any) -> Callable[[Any], Any] | None:
+    """What of a thing itself can be compared, besides its parts; None if it is nothing."""
     match thing:
         case Tensor():
-            grad = thing.grad if thing.is_leaf and not thing.is_inference() else None
-            return (None if thing.is_inference() else thing._version, id(grad), None if grad is None else grad._version)
+            return _of_tensor
         case np.ndarray():
-            return thing.flat[:: max(1, thing.size // _LONG)].copy()
+            return lambda array: array.flat[:: max(1, array.size // _LONG)].copy()
         case random.SystemRandom():
             return None
-        case random.Random() | np.random.RandomState():
-            return thing.getstate() if isinstance(thing, random.Random) else str(thing.get_state())
+        case random.Random():
+            return lambda chance: chance.getstate()
+        case np.random.RandomState():
+            return lambda chance: str(chance.get_state())
         case np.random.Generator():
-            return thing.bit_generator.state
+            return lambda chance: chance.bit_generator.state
         case torch.Generator():
-            return thing.get_state().numpy().tobytes()
+            return lambda chance: chance.get_state().numpy().tobytes()
         case set() | frozenset() | bytearray():
-            return thing.copy() if len(thing) <= _LONG else len(thing)
+            return lambda some: some.copy() if len(some) <= _LONG else len(some)
         case dict() | list() | tuple() | deque():
-            return len(thing) if len(thing) <= _LONG else _numbers_of(thing)
+            return lambda some: len(some) if len(some) <= _LONG else _numbers_of(some)
         case types.GeneratorType():
-            return None if thing.gi_frame is None else thing.gi_frame.f_lasti
+            return lambda running: None if running.gi_frame is None else running.gi_frame.f_lasti
         case itertools.count() | itertools.repeat():
-            return repr(thing)
+            return repr
         case ContextVar():
-            return thing.get(_NOTHING)
+            return lambda variable: variable.get(_NOTHING)
         case Iterator() if type(thing).__module__ in ("builtins", "itertools"):
-            return length_hint(thing, -1)
+            return lambda rest: length_hint(rest, -1)
     return None
+
+
+def _of_tensor(tensor: Tensor) -> tuple[int | None, int, int | None]:
+    if tensor.is_inference():
+        return None, id(None), None
+    grad = tensor.grad if tensor.is_leaf else None
+    return tensor._version, id(grad), None if grad is None else grad._version
 
 
 def _numbers_of(thing: Any) -> list[int]:
@@ -277,7 +295,10 @@ def _set(thing: Any, part: Any, before: Any) -> None:
             _set_entry(thing.__globals__, part, before)
         case _:
             attributes = getattr(thing, "__dict__", None)
-            if isinstance(attributes, dict) and (part in attributes or before is not _NOTHING):
+            slot = next((slot for slot in _slots_of(type(thing)) if slot.__name__ == part), None)
+            if slot is not None:
+                slot.__delete__(thing) if before is _NOTHING else slot.__set__(thing, before)
+            elif isinstance(attributes, dict) and (part in attributes or before is not _NOTHING):
                 _set_entry(attributes, part, before)
             elif before is not _NOTHING:
                 with suppress(AttributeError, TypeError):
@@ -334,17 +355,19 @@ class StateGuard:
         self._kept: list[_Kept] = []
         self._full: list[_Kept] = []
         self._empty: list[Any] = []
+        self._arrays: list[Any] = []
 
     def __enter__(self) -> "StateGuard":
         full = self._unless_empty()
         if full and all(kept.is_as_before() for kept in full):  # as at the step before, which is quicker
             for kept in full:
-                kept.fact = _fact(kept.thing)
+                kept.note_fact()
         else:
             self._kept = _all_kept(self._owners)
             self._empty = [kept.thing for kept in self._kept if type(kept.thing) in _CONTAINERS and not kept.thing]
             self._full = [kept for kept in self._kept if type(kept.thing) not in _CONTAINERS or kept.thing]
-        self._read_only = [kept.thing for kept in self._kept if _is_large(kept.thing)]
+            self._arrays = [kept.thing for kept in self._kept if isinstance(kept.thing, np.ndarray)]
+        self._read_only = [array for array in self._arrays if _is_large(array)]
         for array in self._read_only:
             array.flags.writeable = False
         self._settings = _settings()
@@ -370,16 +393,17 @@ class StateGuard:
         found = [change for kept in self._unless_empty() for change in kept.changes(self._on_demand)]
         if found:
             self._kept = self._full = []
+        now = _settings()
         for setting, (before, restore) in self._settings.items():
-            if _settings()[setting][0] != before:
+            if now[setting][0] != before:
                 restore(before)
                 found.append(setting)
         return sorted(map(_readable, found), key=lambda name: name.count("."))
 
 
-def _is_large(thing: Any) -> bool:
-    """An array too large to be compared entry by entry; it is made read-only instead."""
-    return isinstance(thing, np.ndarray) and thing.size > _LONG and thing.flags.writeable and thing.flags.owndata
+def _is_large(array: Any) -> bool:
+    """Too large to be compared entry by entry; it is made read-only instead."""
+    return array.size > _LONG and bool(array.flags.writeable and array.flags.owndata)
 
 
 def _readable(name: str) -> str:

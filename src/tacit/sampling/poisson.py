@@ -12,6 +12,8 @@ from tacit.errors import InputError, check_positive, check_share
 from tacit.ledger import DiscretePoissonSample, GaussianSumQuery, Neighbours, PoissonSample
 from tacit.randomness import Randomness
 
+_FEW = 3  # zeros: for every eighth unit and more it takes longer to look at bits than to draw whole numbers
+
 
 @dataclass(frozen=True, slots=True)
 class PoissonSampling:
@@ -65,23 +67,26 @@ class PoissonSampling:
     def draws(self, population: int, randomness: Randomness) -> Iterator[npt.NDArray[np.int64]]:
         """The drawn units of each step: those whose secret 64-bit number is below the probability times 2^64.
 
-        The first bits of all units are looked at together, 64 units in a word, as long as those of the threshold are
-        0; only the few that are left need the rest. A unit more, at the end, does not change what the others draw.
+        Where few are drawn, the first bits of all units are looked at together, 64 units in a word, as long as those of
+        the threshold are 0; only the units that are left need the rest. A unit more, at the end, does not change what
+        the others draw.
         """
         # Exact integer threshold, rounded down: the true rate is never above the recorded one.
         threshold = int(Fraction(self.probability) * 2**64)
         zeros = max(0, 64 - threshold.bit_length())
+        zeros = 0 if zeros < _FEW else zeros
         while True:
-            left = _with_zeros(zeros, population, randomness)
-            rest = randomness.words("sampling", len(left))
-            everybody = threshold == 2**64
-            yield left if everybody else left[rest < np.uint64(threshold << zeros)]
+            left = _with_zeros(zeros, population, randomness) if zeros else None
+            rest = randomness.words("sampling", population if left is None else len(left))
+            if threshold == 2**64:
+                yield np.arange(population)
+            else:
+                drawn = np.flatnonzero(rest < np.uint64(threshold << zeros))
+                yield drawn if left is None else left[drawn]
 
 
 def _with_zeros(zeros: int, population: int, randomness: Randomness) -> npt.NDArray[np.int64]:
     """The units whose number begins with so many zeros, in order."""
-    if not zeros:
-        return np.arange(population)
     count = -(-population // 64)
     words = randomness.words("sampling", count)
     for _ in range(zeros - 1):

@@ -76,8 +76,7 @@ class OuterProducts:
         """Whether factor * g can be rounded to float32 without leaving its range, however long x is."""
         if self._squares is None:
             return False
-        counts = factors > 0  # the others do not enter, whatever they are
-        squares_x, squares_g = (torch.where(counts, squares, 0.0) for squares in self._squares)
+        squares_x, squares_g = self._squares
         return float(squares_x.max()) < 1e40 and float((factors.square() * squares_g).max()) < 1e60
 
     def materialise(self, start: int, stop: int) -> Tensor:
