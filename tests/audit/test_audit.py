@@ -35,6 +35,7 @@ from tacit.audit.replay import few_cases
 from tacit.audit.sampler import check_sampler
 from tacit.audit.subject import subject_of
 from tacit.commands.app import run
+from tacit.errors import LedgerError
 from tacit.kernels import library
 from tacit.ledger import Charge, GaussianSumQuery, LedgerFile, LedgerHeader, PoissonSample, PosteriorSample, read_ledger
 from tacit.sampling import SAMPLING_POLICIES
@@ -79,28 +80,34 @@ def test_a_model_that_the_engine_refuses_is_a_finding():
     assert "a sound model was refused: RecordMixingError" in check_engine(0, [mixed], ()).broke[0]
 
 
-def test_an_error_is_a_finding_with_one_line_and_a_full_disk_is_none(monkeypatch):
+DRIVING = {
+    "recount": lambda: check_recount([SAMPLING_POLICIES["poisson"]]),
+    "replay": lambda: check_replay(few_cases()[:1]),
+    "noise": lambda: check_noise(self_subjects()[:1], 1000, processes=0),
+    "engine": lambda: check_engine(1, (), ()),
+}
+
+
+def test_an_error_is_a_finding_with_one_line(monkeypatch):
     def failing(*arguments):
         raise KeyError(7)
 
     monkeypatch.setattr("tacit.training.private_sum.PrivateSum._reserve", failing)
-    for check in (
-        lambda: check_recount([SAMPLING_POLICIES["poisson"]]),
-        lambda: check_replay(few_cases()[:1]),
-        lambda: check_noise(self_subjects()[:1], 1000, processes=0),
-        lambda: check_engine(1, (), ()),
-    ):
+    for check in DRIVING.values():
         finding = check()
         assert not finding.held
         assert "KeyError: 7 (test_audit.py, line" in finding.broke[0]
         assert "\n" not in finding.broke[0]
 
+
+@pytest.mark.parametrize("check", DRIVING)
+def test_a_full_disk_is_nobodys_broken_promise(monkeypatch, check):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tacit.training.private_sum.PrivateSum._reserve", full)
-    with pytest.raises(OSError, match="No space left"):
-        check_engine(1, (), ())
+    monkeypatch.setattr("tacit.storage.disk.OperatingSystem.sync_data", full)
+    with pytest.raises((OSError, LedgerError), match="No space left"):
+        DRIVING[check]()
 
 
 def test_keys_span_all_their_bits():

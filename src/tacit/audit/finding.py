@@ -94,22 +94,27 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}{where}" if said else f"{type(error).__name__}{where}"
 
 
+def raise_if_of_the_machine(error: BaseException) -> None:
+    """A full disk or a lack of memory is nobody's broken promise, also behind an error of our own that tells of it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError | MemoryError):
+            raise error
+        cause = cause.__cause__
+
+
 def turns_errors_into_findings(
     check: str,
 ) -> Callable[[Callable[Arguments, Finding]], Callable[Arguments, Finding]]:
-    """A check drives code that works; if it raises, the code does not, and that is a finding rather than a traceback.
-
-    A full disk or a lack of memory is nobody's broken promise and is raised.
-    """
+    """A check drives code that works; if it raises, the code does not, and that is a finding, not a traceback."""
 
     def decorate(run: Callable[Arguments, Finding]) -> Callable[Arguments, Finding]:
         @wraps(run)
         def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Finding:
             try:
                 return run(*args, **kwargs)
-            except (OSError, MemoryError):
-                raise
             except Exception as error:
+                raise_if_of_the_machine(error)
                 sentence = f"the engine failed where it must work: {described(error)}"
                 return Finding(check, "stopped by an error", 0, (sentence,), "stopped by an error")
 

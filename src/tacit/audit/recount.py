@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tacit.audit.finding import Finding, described, turns_errors_into_findings
+from tacit.audit.finding import Finding, described, raise_if_of_the_machine, turns_errors_into_findings
 from tacit.audit.records import checkpoint_head
 from tacit.audit.replay import CLIPPING, Case, classify, outgoing
 from tacit.audit.sampler import recorded_rate
@@ -49,9 +49,8 @@ def check_recount(policies: Sequence[SamplingPolicy] | None = None) -> Finding:
             found = Count()
             try:
                 count(policy, found)
-            except (OSError, MemoryError):
-                raise
             except Exception as error:
+                raise_if_of_the_machine(error)
                 found.broke.append(f"a run that must go through stopped: {described(error)}")
             releases += found.releases
             broke += [f"{sentence} ({kind})" for sentence in found.broke]
@@ -183,7 +182,8 @@ def _checkpoint_facts(saved: Path, path: Path, source: Randomness) -> list[str]:
         broke.append("a checkpoint holds the key of the noise")
     try:
         verify_ledger(path, since=checkpoint_head(saved))
-    except LedgerError:
+    except LedgerError as error:
+        raise_if_of_the_machine(error)
         broke.append("a checkpoint's head is no prefix of the ledger")
     return broke
 

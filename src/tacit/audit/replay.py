@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from tacit.audit.finding import Finding, described, turns_errors_into_findings
+from tacit.audit.finding import Finding, described, raise_if_of_the_machine, turns_errors_into_findings
 from tacit.errors import TacitError
 from tacit.ledger import GaussianSumQuery, read_ledger
 from tacit.losses import ModelLosses
@@ -288,10 +288,10 @@ def _release(
         for sample in engine.samples(_source(case, data), STEPS):
             drawn.append(sample.units.tolist())
             released.append(engine.release(sample, losses.params))
-    except TacitError as error:
-        return released, drawn, f"{type(error).__name__}: {error}"
     except Exception as error:
-        return released, drawn, described(error)
+        raise_if_of_the_machine(error)
+        said = f"{type(error).__name__}: {error}" if isinstance(error, TacitError) else described(error)
+        return released, drawn, said
     finally:
         engine.close()
     return released, drawn, ""

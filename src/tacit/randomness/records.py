@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from numpy.random import mtrand
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.random import mtrand
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # odd, so that seeds of views differ
 Seeds = npt.NDArray[np.uint64]
