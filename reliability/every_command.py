@@ -43,6 +43,7 @@ class Command:
 
 
 _TRAIN = ("train", "private.csv", "--epsilon", "2", "--public-test", "test.csv")
+_REGRESS = ("regress", "private.csv", "--epsilon", "2", "--out", "new", "--schema")
 COMMANDS = [
     Command((*_TRAIN, "--schema", "flag.toml", "--out", "new"), "new", resumes="new"),
     Command((*_TRAIN, "--schema", "number.toml", "--out", "new"), "new", resumes="new"),
@@ -50,6 +51,12 @@ COMMANDS = [
     Command((*_TRAIN, "--schema", "flag.toml", "--out", "new", "--budget", "all.jsonl", "--budget-epsilon", "4"),
             "new", resumes="new"),
     Command(("train", "private.csv", "--resume", "--out", "stopped"), "stopped/artefacts.json", "stopped", "stopped"),
+    Command((*_TRAIN, "--schema", "flag.toml", "--out", "new", "--hold-out", "20%"), "new", resumes="new"),
+    Command((*_REGRESS, "flag.toml"), "new", resumes="new"),
+    Command((*_REGRESS, "number.toml", "--budget", "all.jsonl", "--budget-epsilon", "4"), "new", resumes="new"),
+    Command(("summary", "run")),
+    Command(("summary", "regression", "--json")),
+    Command(("check", "private.csv", "--schema", "flag.toml", "--public-test", "test.csv")),
     Command(("predict", "run", "test.csv", "--out", "predictions.csv"), "predictions.csv"),
     Command(("predict", "run", "test.csv", "--out", "predictions.npz"), "predictions.npz"),
     Command(("report", "run"), "run/report.html"),
@@ -74,10 +81,12 @@ COMMANDS = [
 
 
 def prepare(folder: Path) -> None:
-    """A table, a finished run, one that was stopped, and a received bundle."""
+    """A table, finished runs, one that was stopped, and a received bundle."""
     table = SmallTable.write(folder)
+    regress = ("regress", table.private, "--schema", table.schema("flag"), "--epsilon", "2")
     for words in (
         table.train("flag", folder / "run"),
+        (*regress, "--out", folder / "regression"),
         ("release", folder / "run", "--out", folder / "received"),
     ):
         if (said := tacit(*words)).code:
@@ -133,7 +142,8 @@ class Before:
             return "charges are gone"
         made = {name: data for name, data in now.items() if name not in self.files}
         left = [name for name in made if not name.startswith(self._allowed(command, failed, own))]
-        half = [name for name, data in made.items() if not name.endswith(".jsonl") and not _is_whole(data)]
+        known = (".jsonl", ".private")  # lines that may end anywhere, and bits
+        half = [name for name, data in made.items() if not name.endswith(known) and not _is_whole(data)]
         return f"{left[0]} is left" if left else f"{half[0]} is half written" if half else ""
 
     def _allowed(self, command: Command, failed: bool, own: tuple[str, ...]) -> tuple[str, ...]:
@@ -163,7 +173,9 @@ def unfinished(command: Command) -> str:
     if command.makes and not Path(command.makes).exists():
         return f"{command.makes} is not there"
     if command.resumes:
-        return fault_of_run(Path(command.resumes).absolute(), Path("test.csv"), 4.0)
+        out = Path(command.resumes).absolute()
+        used = () if command.words[0] == "train" else ("summary", out)
+        return fault_of_run(out, Path("test.csv"), 4.0, *used)
     if command.words[0] == "release" and command.makes:
         return tacit("release", "--check", command.makes).err
     return ""
@@ -175,6 +187,7 @@ def taken_up(command: Command) -> tuple[str, ...]:
         shutil.rmtree("demo", ignore_errors=True)  # as it says
     run = Path(command.resumes or "none")
     ledger = Path("all.jsonl") if "--budget" in command.words else run / "ledger.jsonl"
-    if ledger.exists() and (run / "run.json").exists() and not (run / "artefacts.json").exists():
-        return "train", "private.csv", "--resume", "--out", command.resumes
+    begun = "checkpoint.safetensors" if command.words[0] == "regress" else "run.json"
+    if ledger.exists() and (run / begun).exists() and not (run / "artefacts.json").exists():
+        return command.words[0], "private.csv", "--resume", "--out", command.resumes
     return command.words

@@ -98,13 +98,16 @@ class SmallTable:
         return "train", self.private, "--resume", "--out", out
 
 
-def fault_of_run(out: Path, test: Path, most: float = EPSILON) -> str:
-    """What keeps a run from being finished, released, verified, accounted for and used; nothing if all is well."""
+def fault_of_run(out: Path, test: Path, most: float = EPSILON, *used: object) -> str:
+    """What keeps a run from being finished, released, verified, accounted for and used; nothing if all is well.
+
+    ``used``: the command that uses it, ``tacit predict`` by default.
+    """
     bundle, predictions = out.with_suffix(".bundle"), out.with_suffix(".predictions.csv")
     for words in (
         ("release", out, "--out", bundle),
         ("release", "--check", bundle),
-        ("predict", out, test, "--out", predictions),
+        used or ("predict", out, test, "--out", predictions),
         ("account", out, "--json"),
     ):
         said = tacit(*words)

@@ -196,3 +196,9 @@ def test_another_run_has_no_coefficients(tmp_path, files, capsys):
     capsys.readouterr()
     assert run(["summary", str(out)]) == 0
     assert "no coefficients" in capsys.readouterr().out
+
+
+def test_a_shared_ledger_that_a_full_disk_left_empty_can_be_opened(files, tmp_path):
+    (tmp_path / "all.jsonl").touch()
+    shared = ["--budget", str(tmp_path / "all.jsonl"), "--budget-epsilon", "2"]
+    assert run(command(files, tmp_path / "one", *shared)) == 0

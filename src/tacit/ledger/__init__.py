@@ -17,7 +17,7 @@ from tacit.ledger.events import (
     event_to_json,
     merged_noise_multiplier,
 )
-from tacit.ledger.file import LedgerFile, is_begun, ledger_path, read_ledger, verify_ledger
+from tacit.ledger.file import LedgerFile, is_begun, ledger_path, ledger_so_far, read_ledger, verify_ledger
 from tacit.ledger.ledger import Ledger, LedgerHeader
 from tacit.ledger.registered_runs import RegisteredRun, joined, registered_runs
 from tacit.ledger.registry import RegisteredLedger
@@ -47,6 +47,7 @@ __all__ = [
     "is_begun",
     "joined",
     "ledger_path",
+    "ledger_so_far",
     "merged_noise_multiplier",
     "read_ledger",
     "registered_runs",

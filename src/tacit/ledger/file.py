@@ -37,6 +37,11 @@ def is_begun(path: str | PathLike[str]) -> bool:
     return parts is not None and any(b"\n" in part for part in parts)
 
 
+def ledger_so_far(path: str | PathLike[str], header: LedgerHeader) -> Ledger:
+    """What a ledger holds that a run may add to; nothing, under this header, where it was not begun."""
+    return read_ledger(path) if is_begun(path) else Ledger(header)
+
+
 def verify_ledger(path: str | PathLike[str], *, since: Head | None = None) -> Chain:
     """Check the hash chain and the head of a ledger; needs no lock, and does not ask what the records mean.
 

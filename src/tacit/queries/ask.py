@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.accountants import Budget, BudgetGate, Guarantee, Refusal, guarantees
-from tacit.ledger import Ledger, LedgerFile, LedgerHeader, RegisteredLedger, is_begun, read_ledger
+from tacit.ledger import Ledger, LedgerFile, LedgerHeader, RegisteredLedger, ledger_so_far
 from tacit.queries.answers import Answer
 from tacit.queries.asked import Asked
 from tacit.queries.release import release, unit_weights
@@ -145,7 +145,7 @@ def weights_of(schema: Schema, table: Table) -> Floats | None:
 
 def _check_budget(asked: Asked, shared: Path | None, header: LedgerHeader) -> None:
     """Before there is a file: a shared ledger that cannot pay is left as it is."""
-    spent = read_ledger(shared) if shared is not None and is_begun(shared) else Ledger(header)
+    spent = Ledger(header) if shared is None else ledger_so_far(shared, header)
     BudgetGate(Budget.of(spent) or Budget(asked.epsilon, asked.delta))(spent, [asked.plan.charge])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.accountants import Budget, BudgetGate, Guarantee, Refusal, guarantees
 from tacit.errors import InputError
-from tacit.ledger import Charge, Ledger, LedgerFile, LedgerHeader, read_ledger
+from tacit.ledger import Charge, Ledger, LedgerFile, LedgerHeader, ledger_so_far
 from tacit.regression.families import FamilyName, Multinomial
 from tacit.regression.newton.fit import release_statistics
 from tacit.regression.newton.kept import Releases
@@ -21,7 +21,6 @@ from tacit.regression.posterior import Posterior, posterior_draws
 from tacit.regression.priors import Prior, with_prior
 from tacit.regression.problem import RegressionProblem
 from tacit.regression.results.summary import Coefficient, Draws, contrast, summarise
-from tacit.storage.files import is_there
 from tacit.tables import Schema, Table, read_schema, read_table
 from tacit.types import Floats
 
@@ -164,8 +163,8 @@ class Charging:
 
     def check(self) -> None:
         """Refuse what the budget cannot pay, before there is a file; of a shared one others may have spent a part."""
-        opened = self.shared is not None and is_there(Path(self.ledger))
-        BudgetGate(self.budget)(read_ledger(self.ledger) if opened else Ledger(self.header), self.charges)
+        spent = Ledger(self.header) if self.shared is None else ledger_so_far(self.ledger, self.header)
+        BudgetGate(self.budget)(spent, self.charges)
 
     def make(self, kept: Releases | None = None) -> Ledger:
         """Charge all releases of the plan, before a record is touched; what goes on is charged only if it was not.

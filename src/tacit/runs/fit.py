@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tacit.accountants import Budget, BudgetGate
 from tacit.errors import BudgetError, LedgerError
-from tacit.ledger import Charge, GaussianSumQuery, Ledger, is_begun, read_ledger
+from tacit.ledger import Charge, GaussianSumQuery, Ledger, ledger_so_far, read_ledger
 from tacit.mechanisms import ClipRecords, GaussianNoise
 from tacit.posteriors import Posterior, RegressionPrediction, predict
 from tacit.randomness import Randomness
@@ -68,9 +68,7 @@ def check_budget(problem: Problem, plan: TrainingPlan) -> None:
     settings = problem.recipe
     step = plan.sampling.event((GaussianSumQuery(1.0, settings.noise_multiplier),))
     charges = [Charge(step, settings.steps), *settings.beside]
-    BudgetGate(plan.budget)(
-        read_ledger(plan.ledger) if is_begun(plan.ledger) else Ledger(plan.header(Randomness())), charges
-    )
+    BudgetGate(plan.budget)(ledger_so_far(plan.ledger, plan.header(Randomness())), charges)
 
 
 def fit(
