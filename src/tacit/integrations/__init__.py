@@ -1,0 +1,1 @@
+"""Tacit inside other people's loops: one file for each library, which is an optional extra."""
