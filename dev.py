@@ -3,10 +3,11 @@
     python3 dev.py demo     set up (own virtual environment) and run the demo
     python3 dev.py test     set up and pass the tests: ruff, mypy, pytest
     python3 dev.py slow     set up and run the slow tests as well
+    python3 dev.py integrations   set up Hugging Face and Lightning (.venv-integrations) and test Tacit in their loops
     python3 dev.py reliability   set up, try to break every promise of docs/failure-modes.md, print the table
     python3 dev.py audit-dependencies   ask the advisory database about every locked version (needs a network)
     python3 dev.py sbom     print a CycloneDX bill of materials of what is locked
-    python3 dev.py lock     write requirements.lock anew from constraints.txt
+    python3 dev.py lock     write the locks anew from the constraints
 
 Standard library only. The environment lies in .venv; it is made anew when what it is made from changes. Nothing is
 installed whose hash is not in requirements.lock.
@@ -20,29 +21,33 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-HOME = ROOT / ".venv"
+HOME = ROOT / (".venv-integrations" if sys.argv[1:] == ["integrations"] else ".venv")
 BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
 STAMP = HOME / "made-from"
 CPU = "requirements-cpu.lock"
 
 
-def made_from() -> str:
+def made_from(more: str = "") -> str:
     """What the environment depends on."""
-    parts = [(ROOT / name).read_bytes() for name in ("pyproject.toml", "requirements.lock", CPU)]
+    names = filter(None, ("pyproject.toml", "requirements.lock", CPU, more))
+    parts = [(ROOT / name).read_bytes() for name in names]
     return hashlib.sha256(b"\0".join([sys.version.encode(), *parts])).hexdigest()
 
 
-def set_up() -> None:
-    if STAMP.exists() and STAMP.read_text() == made_from():
+def set_up(more: str = "") -> None:
+    """The environment of these locks, unless it is there; ``more`` names a second lock."""
+    made = made_from(more)
+    if STAMP.exists() and STAMP.read_text() == made:
         return
-    print("setting up .venv (a few minutes the first time) ...", file=sys.stderr, flush=True)
+    print(f"setting up {HOME.name} (a few minutes the first time) ...", file=sys.stderr, flush=True)
     venv.create(HOME, with_pip=True, clear=True)
     # The CPU build of torch where there is one; else the ordinary build, which outside Linux is the same.
     pip("--require-hashes", "--requirement", CPU, may_fail=True)
     # Without dependencies: the lock names all that is needed, and the ordinary torch would bring gigabytes of CUDA.
-    pip("--require-hashes", "--only-binary", ":all:", "--requirement", "requirements.lock")
+    for lock in filter(None, ("requirements.lock", more)):
+        pip("--require-hashes", "--only-binary", ":all:", "--requirement", lock)
     pip("--no-build-isolation", "--editable", ".")  # built by the locked setuptools, not by one fetched for it
-    STAMP.write_text(made_from())
+    STAMP.write_text(made)
     check_torch()
 
 
@@ -91,6 +96,12 @@ def slow() -> None:
     run(BIN / "python", "-m", "pytest", "-q", "-m", "slow or not slow")
 
 
+def integrations() -> None:
+    """In an environment of its own: what the tests of Tacit pass without must not be there."""
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    run(BIN / "python", "-m", "pytest", "-q", "-n", "2", "tests/integrations", "tests/gradients/test_large_models.py")
+
+
 def reliability() -> None:
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     run(BIN / "python", "-m", "reliability", "--jobs", "2", "--write", "docs/reliability.md")
@@ -116,12 +127,12 @@ def lock() -> None:
 
 def main() -> None:
     tasks = {
-        "demo": demo, "test": test, "slow": slow, "reliability": reliability,
+        "demo": demo, "test": test, "slow": slow, "integrations": integrations, "reliability": reliability,
         "audit-dependencies": audit_dependencies, "sbom": sbom, "lock": lock,
     }  # fmt: skip
     if len(sys.argv) != 2 or sys.argv[1] not in tasks:
         sys.exit(__doc__)
-    set_up()
+    set_up("requirements-integrations.lock" if sys.argv[1] == "integrations" else "")
     tasks[sys.argv[1]]()
 
 

@@ -164,11 +164,16 @@ MODULES = [module.name for module in pkgutil.walk_packages(tacit.__path__, "taci
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith("__main__")])
 def test_examples_in_docstrings_run(name):
-    module = importlib.import_module(name)
+    try:
+        module = importlib.import_module(name)
+    except ImportError:
+        if not name.startswith("tacit.integrations."):
+            raise
+        pytest.skip("needs an optional extra")
     assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
 
 
 def test_no_file_names_this_machine():
     for path in ROOT.rglob("*"):
-        if path.suffix in {".py", ".md", ".toml", ".txt"} and ".venv" not in path.parts:
+        if path.suffix in {".py", ".md", ".toml", ".txt"} and not str(path.relative_to(ROOT)).startswith(".venv"):
             assert "/wo" + "rk/" not in path.read_text(), path

@@ -25,6 +25,7 @@ from packaging.version import Version
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r'href="[^"]*?/?([^"/#]+\.whl)#sha256=([0-9a-f]{64})"')
 PYTHONS = (11, 12, 13)  # of Python 3
+MADE = "# Made by `python3 dev.py lock`.\n"
 HEAD = """\
 # Every file that `python3 dev.py` may install, by hash. Made by `python3 dev.py lock` from constraints.txt.
 # torch: the CPU build and the ordinary builds of the same version; dev.py installs it without dependencies.
@@ -94,15 +95,20 @@ def hashes(name: str, version: str, indexes: list[str], folders: list[Path], bui
 def main() -> None:
     os.environ.pop("PYTHONPATH", None)
     indexes, folders = configured()
-    lines = [HEAD]
-    for line in (ROOT / "constraints.txt").read_text().splitlines():
+    write("constraints.txt", "requirements.lock", HEAD, indexes, folders)
+    write("constraints-integrations.txt", "requirements-integrations.lock", MADE, indexes, folders)
+
+
+def write(constraints: str, lock: str, head: str, indexes: list[str], folders: list[Path]) -> None:
+    lines = [head]
+    for line in (ROOT / constraints).read_text().splitlines():
         if line and not line.startswith("#"):
             name, _, version = line.partition("==")
             lines.append(entry(name, version, hashes(canonicalize_name(name), version, indexes, folders)))
             if name == "torch":
                 cpu = entry(name, f"{version}+cpu", hashes(canonicalize_name(name), version, indexes, folders, "cpu"))
-                (ROOT / "requirements-cpu.lock").write_text("# Made by `python3 dev.py lock`.\n" + cpu)
-    (ROOT / "requirements.lock").write_text("".join(lines))
+                (ROOT / "requirements-cpu.lock").write_text(MADE + cpu)
+    (ROOT / lock).write_text("".join(lines))
 
 
 def entry(name: str, version: str, found: list[str]) -> str:

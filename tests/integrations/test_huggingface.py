@@ -1,4 +1,4 @@
-"""The private trainer on real transformers, tiny models from their configurations. Run by `python3 dev.py integrations`."""
+"""The private trainer on real transformers, tiny models from configurations. Run by `python3 dev.py integrations`."""
 
 from dataclasses import replace
 
@@ -109,8 +109,8 @@ def test_a_run_goes_on_from_its_checkpoint_and_pays_again_for_what_was_lost(argu
     assert trainer.ledger.steps == 6 + 4  # steps 3 to 6 are released twice
     assert trainer.private.epsilon(DELTA) <= 4.0
     (tmp_path / "out" / "checkpoint-4" / "tacit.safetensors").unlink()
+    trainer = PrivateTrainer(fresh, args, train_dataset=data, plan=plan(args, "other"))
     with pytest.raises(InputError, match=r"tacit\.safetensors"):
-        trainer = PrivateTrainer(fresh, args, train_dataset=data, plan=plan(args, "other"))
         trainer.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-4"))
 
 

@@ -8,7 +8,7 @@ import copy
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ from torch import Tensor, nn
 
 from tacit.accountants import Budget, calibrate_noise
 from tacit.errors import InputError
+from tacit.integrations.passes import Passes, steps_a_pass
 from tacit.ledger import Ledger
 from tacit.losses import UserLosses
 from tacit.mechanisms import ClipRecords, GaussianNoise
-from tacit.sampling import PoissonSampling
+from tacit.sampling import PoissonSampling, SamplingPolicy
 from tacit.training import PrivacyPlan, PrivateGradient, Sample
 
 try:
@@ -64,14 +65,9 @@ def private_plan(
     return PrivacyPlan(sampling, ClipRecords(clip_norm), noise, ledger, budget=budget, dataset_size=records, **others)
 
 
-def steps_of(args: TrainingArguments, sampling: Any) -> int:
+def steps_of(args: TrainingArguments, sampling: SamplingPolicy) -> int:
     """How many steps the arguments ask for: as they say, or by the number of passes."""
-    return args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * steps_a_pass(sampling))
-
-
-def steps_a_pass(sampling: Any) -> int:
-    """In which as many records are drawn as there are, on average; from the plan, never from the data."""
-    return max(1, math.ceil(sampling.implied_size / sampling.denominator))
+    return int(args.max_steps) if args.max_steps > 0 else math.ceil(args.num_train_epochs * steps_a_pass(sampling))
 
 
 def record_loss(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
@@ -117,6 +113,7 @@ class PrivateTrainer(Trainer):
         ours = {"max_steps": steps, "gradient_accumulation_steps": 1, "ignore_data_skip": True}
         args = _with(args, **ours)
         self._private: PrivateGradient | None = None
+        self._passes: Passes | None = None
         self._resumed: str | None = None
         super().__init__(model, args, *others, **more)
 
@@ -138,25 +135,24 @@ class PrivateTrainer(Trainer):
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir)
             if resume_from_checkpoint is None:
                 raise InputError(f"there is no checkpoint in {self.args.output_dir} to go on from")
-        self._resumed = resume_from_checkpoint or None
+        self._resumed = str(resume_from_checkpoint) if resume_from_checkpoint else None
         before = {name: _first_entries(p) for name, p in self.model.named_parameters() if p.requires_grad}
         try:
             found = super().train(self._resumed, *others, **more)
         finally:
-            loader, self._loader = getattr(self, "_loader", None), None
-            if loader is not None:
-                loader.close()
+            if self._passes is not None:
+                self._passes.close()
             if self._private is not None:
                 self._private.close()
         self._check_moved(before)
         metrics = {name: value for name, value in found.metrics.items() if name not in _OF_RECORDS}
         return found._replace(training_loss=math.nan, metrics=metrics)  # of private records: nobody has computed it
 
-    def get_train_dataloader(self) -> "_Samples":
+    def get_train_dataloader(self) -> Passes:
         if self.train_dataset is None:
             raise InputError("training needs a train_dataset")
-        self._loader = _Samples(self)
-        return self._loader
+        self._passes = Passes(self.plan.sampling, self._draw)
+        return self._passes
 
     def training_step(self, model: nn.Module, inputs: Sample, num_items_in_batch: object = None) -> Tensor:
         model.train()
@@ -167,7 +163,8 @@ class PrivateTrainer(Trainer):
         return [sample for sample in (next(epoch_iterator, None),) if sample is not None], None
 
     def num_examples(self, dataloader: Any) -> int:
-        return round(self.plan.sampling.implied_size) if isinstance(dataloader, _Samples) else super().num_examples(dataloader)
+        of_plan = isinstance(dataloader, Passes)
+        return round(self.plan.sampling.implied_size) if of_plan else super().num_examples(dataloader)
 
     def floating_point_ops(self, inputs: Any) -> int:
         return 0  # counting them would count a private sample's words
@@ -188,10 +185,10 @@ class PrivateTrainer(Trainer):
 
     # What it gets
 
-    def draw(self) -> Iterator[Sample]:
+    def _draw(self) -> Generator[Sample, None, None]:
         """The samples of the whole run, or of the rest of it."""
         if self.model_wrapped is not self.model:
-            raise InputError("private training runs in one process and on one device; the trainer has wrapped the model")
+            raise InputError("the trainer has wrapped the model: private training needs one process and no compiler")
         _settle_problem_type(self.model, self._one_record())
         self._private = PrivateGradient(self.model, self._user_losses, self.plan)
         first = 0
@@ -214,7 +211,8 @@ class PrivateTrainer(Trainer):
     def _one_record(self) -> Mapping[str, Any]:
         """Of which only names and types are looked at."""
         data, collate = self._records()
-        return collate([data[0]])
+        found: Mapping[str, Any] = collate([data[0]])
+        return found
 
     def _check_moved(self, before: Mapping[str, Tensor]) -> None:
         """Noise moves every weight that the optimizer holds; one that stayed belongs to another model."""
@@ -223,32 +221,11 @@ class PrivateTrainer(Trainer):
         now = dict(self.model.named_parameters())
         still = [name for name, value in before.items() if torch.equal(_first_entries(now[name]), value)]
         if still:
-            warnings.warn(f"tacit: {still[0]} was to be trained and did not move; does the optimizer hold it?", stacklevel=3)
+            text = f"tacit: {still[0]} was to be trained and did not move; does the optimizer hold it?"
+            warnings.warn(text, stacklevel=3)
 
 
-class _Samples:
-    """Looks like a loader: a pass of it is as many samples as a pass over the data has on average."""
-
-    def __init__(self, trainer: PrivateTrainer) -> None:
-        self._trainer = trainer
-        self._samples: Any = None
-
-    def __len__(self) -> int:
-        return steps_a_pass(self._trainer.plan.sampling)
-
-    def __iter__(self) -> Iterator[Sample]:
-        if self._samples is None:
-            self._samples = self._trainer.draw()
-        for _ in range(len(self)):
-            yield next(self._samples)
-
-    def close(self) -> None:
-        """Settle what was charged ahead."""
-        if self._samples is not None:
-            self._samples.close()
-
-
-def _check(args: TrainingArguments, plan: PrivacyPlan, kind: type, more: Mapping[str, Any]) -> None:
+def _check(args: TrainingArguments, plan: PrivacyPlan, kind: Any, more: Mapping[str, Any]) -> None:
     if not isinstance(plan, PrivacyPlan):
         raise InputError(f"plan must be a PrivacyPlan (see private_plan), found {type(plan).__name__}")
     if kind.compute_loss is not Trainer.compute_loss or more.get("compute_loss_func") is not None:
@@ -257,6 +234,11 @@ def _check(args: TrainingArguments, plan: PrivacyPlan, kind: type, more: Mapping
         raise InputError("model_init trains several models on the same records; make a private trainer for each")
     if args.world_size > 1 or args.n_gpu > 1:
         raise InputError("private training with this trainer runs in one process and on one device")
+    if args.label_smoothing_factor or args.auto_find_batch_size:
+        raise InputError(
+            "label_smoothing_factor belongs into losses=..., and auto_find_batch_size is not needed: as many records "
+            "are computed at once as fit into memory"
+        )
     if args.include_num_input_tokens_seen not in (False, "no"):
         raise InputError("include_num_input_tokens_seen counts the words of private samples; leave it out")
     asked = args.per_device_train_batch_size * args.gradient_accumulation_steps
@@ -279,7 +261,7 @@ def _first_entries(parameter: Tensor) -> Tensor:
 
 
 def _settle_problem_type(model: nn.Module, record: Mapping[str, Any]) -> None:
-    """Classifiers note in their config at the first call which loss they take; that may not be while records are seen."""
+    """Classifiers note in their config at the first call which loss they take, and may not while records are seen."""
     config, labels = getattr(model, "config", None), record.get("labels")
     if config is None or labels is None or getattr(config, "problem_type", "") is not None:
         return

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from operator import is_, length_hint
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -43,9 +44,11 @@ _OF_PYTORCH = {"_flat_weights", "_flat_weight_refs"}  # recurrent layers keep th
 _OPAQUE = frozenset({
     "builtins", "torch", "numpy", "threading", "logging", "multiprocessing", "functools", "typing", "collections",
     "abc", "enum", "re", "pathlib", "io", "_io", "gzip", "zipfile", "tarfile", "sqlite3", "lmdb", "pandas", "polars",
-    "pyarrow", "datasets", "h5py", "zarr", "PIL",
+    "pyarrow", "datasets", "h5py", "zarr", "PIL", "lightning", "pytorch_lightning",
 })  # fmt: skip
+_OURS = ("tacit.training", "tacit.isolation", "tacit.integrations", "tacit.ledger")  # that a module may come to hold
 _CONTAINERS = {dict, OrderedDict, list, set}  # that can be asked whether they are empty without running other code
+_PACKAGES = {"site-packages", "dist-packages"}
 _HOLDERS = ("torch.nn", "torch.utils.data")  # whose objects hold a user's
 
 
@@ -187,7 +190,7 @@ def _of_function(function: types.FunctionType) -> dict[str, Any]:
 def _is_opaque(kind: type) -> bool:
     """Whether the objects of a class are not looked into."""
     module = str(getattr(kind, "__module__", "builtins"))
-    return module.partition(".")[0] in _OPAQUE and not module.startswith(_HOLDERS)
+    return module.startswith(_OURS) or (module.partition(".")[0] in _OPAQUE and not module.startswith(_HOLDERS))
 
 
 def _is_library(thing: Any) -> bool:
@@ -197,10 +200,12 @@ def _is_library(thing: Any) -> bool:
 
 @functools.cache
 def _is_installed(package: str) -> bool:
-    if package in sys.stdlib_module_names or package == "tacit":  # ours counts as installed in a source tree too
+    """Also for one user alone (``pip install --user``), by the system, or beside a virtual environment."""
+    if package in sys.stdlib_module_names or package in ("tacit", "torch"):  # in a source tree too
         return True
-    homes = [sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")]
-    return str(getattr(sys.modules.get(package), "__file__", None) or "").startswith(tuple(homes))
+    file = Path(getattr(sys.modules.get(package), "__file__", None) or ".")
+    homes = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib")]
+    return not _PACKAGES.isdisjoint(file.parts) or any(file.is_relative_to(home) for home in homes)
 
 
 def _is_handle(thing: Any) -> bool:

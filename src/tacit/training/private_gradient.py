@@ -1,6 +1,6 @@
 """User story 1: make an existing PyTorch loop private by changing three lines."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
@@ -107,7 +107,7 @@ class PrivateGradient:
         user_ids: Sequence[Any] | None = None,
         record_ids: Sequence[int] | None = None,
         first: int = 0,
-    ) -> Iterator[Sample]:
+    ) -> Generator[Sample, None, None]:
         """Random samples in place of a loader; see :class:`DataSource` for the arguments.
 
         ``first`` is how many of the ``steps`` were taken before: what :meth:`load_checkpoint` says.

@@ -76,8 +76,8 @@ def released_once() -> list[str]:
             broke.append("releases: a sample was released twice for one charge")
         if _is_accepted(private, twin):
             broke.append("releases: the copy of a released sample was released again")
-        first.close()  # type: ignore[attr-defined]
-        second.close()  # type: ignore[attr-defined]
+        first.close()
+        second.close()
     return broke
 
 
