@@ -4,6 +4,7 @@
     python3 dev.py test     set up and pass the tests: ruff, mypy, pytest
     python3 dev.py slow     set up and run the slow tests as well
     python3 dev.py integrations   set up Hugging Face and Lightning (.venv-integrations) and test Tacit in their loops
+    python3 dev.py flower   the same for Flower (.venv-flower), whose versions differ from ours
     python3 dev.py reliability   set up, try to break every promise of docs/failure-modes.md, print the table
     python3 dev.py audit-dependencies   ask the advisory database about every locked version (needs a network)
     python3 dev.py sbom     print a CycloneDX bill of materials of what is locked
@@ -21,7 +22,8 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-HOME = ROOT / (".venv-integrations" if sys.argv[1:] == ["integrations"] else ".venv")
+APART = {name: f"requirements-{name}.lock" for name in ("integrations", "flower")}  # in environments of their own
+HOME = ROOT / (f".venv-{sys.argv[1]}" if len(sys.argv) > 1 and sys.argv[1] in APART else ".venv")
 BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
 STAMP = HOME / "made-from"
 CPU = "requirements-cpu.lock"
@@ -102,6 +104,12 @@ def integrations() -> None:
     run(BIN / "python", "-m", "pytest", "-q", "-n", "2", "tests/integrations", "tests/gradients/test_large_models.py")
 
 
+def flower() -> None:
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    quiet = ("-W", "ignore::DeprecationWarning")  # of its typer about its click
+    run(BIN / "python", "-m", "pytest", "-q", *quiet, "tests/integrations/test_flower.py")
+
+
 def reliability() -> None:
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     run(BIN / "python", "-m", "reliability", "--jobs", "2", "--write", "docs/reliability.md")
@@ -127,12 +135,13 @@ def lock() -> None:
 
 def main() -> None:
     tasks = {
-        "demo": demo, "test": test, "slow": slow, "integrations": integrations, "reliability": reliability,
+        "demo": demo, "test": test, "slow": slow, "integrations": integrations, "flower": flower,
+        "reliability": reliability,
         "audit-dependencies": audit_dependencies, "sbom": sbom, "lock": lock,
     }  # fmt: skip
     if len(sys.argv) != 2 or sys.argv[1] not in tasks:
         sys.exit(__doc__)
-    set_up("requirements-integrations.lock" if sys.argv[1] == "integrations" else "")
+    set_up(APART.get(sys.argv[1], ""))
     tasks[sys.argv[1]]()
 
 

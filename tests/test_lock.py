@@ -17,9 +17,11 @@ def names(text):
 
 def test_lock_and_constraints_name_the_same_versions():
     assert names(LOCK) == names((ROOT / "constraints.txt").read_text())
-    of_integrations = (ROOT / "requirements-integrations.lock").read_text()
-    assert names(of_integrations) == names((ROOT / "constraints-integrations.txt").read_text())
-    assert not names(of_integrations) & names(LOCK)
+    for extra in ("integrations", "flower"):
+        locked = names((ROOT / f"requirements-{extra}.lock").read_text())
+        assert locked == names((ROOT / f"constraints-{extra}.txt").read_text())
+        assert not locked & names(LOCK)
+        assert not any(name.startswith(("torch==", "nvidia")) for name in locked)
 
 
 def test_every_entry_has_a_hash_and_nothing_else_is_in_the_lock():

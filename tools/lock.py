@@ -96,7 +96,8 @@ def main() -> None:
     os.environ.pop("PYTHONPATH", None)
     indexes, folders = configured()
     write("constraints.txt", "requirements.lock", HEAD, indexes, folders)
-    write("constraints-integrations.txt", "requirements-integrations.lock", MADE, indexes, folders)
+    for extra in ("integrations", "flower"):
+        write(f"constraints-{extra}.txt", f"requirements-{extra}.lock", MADE, indexes, folders)
 
 
 def write(constraints: str, lock: str, head: str, indexes: list[str], folders: list[Path]) -> None:
