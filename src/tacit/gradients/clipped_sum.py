@@ -108,8 +108,10 @@ def clipped_sum(
             summing.computing.formula = linear_model(losses, params, groups)
         with _around(losses, guard, summing):
             _add_all(_parts(groups, sizes, views), add, chance, chunk)
-            summing.compare_again()
         del groups  # so that the next ones are not read beside them
+    if summing.again is not None:
+        with _around(losses, guard, summing):
+            summing.compare_again()
     summing.refuse_if_all_failed()
     sums = mechanism.sums(summing.sums, summing.device)
     reasons = tuple(dict.fromkeys(summing.reasons))
@@ -206,7 +208,7 @@ class _Summing:
         self.faults: list[Exception] = []
         self.reasons: list[str] = []
         self._calls = 0
-        self._again: tuple[Callable[[], list[Any]], list[Any]] | None = None
+        self.again: tuple[Callable[[], list[Any]], list[Any]] | None = None
 
     def add(self, part: _Part, chance: RecordChance, chunk: int) -> None:
         """All units of a part, as many at a time as fit into a chunk, in parts of about one size."""
@@ -310,7 +312,7 @@ class _Summing:
         Hidden state (a counter, a file, the environment) that one call leaves to the next shows in them at the end: a
         record's losses must not depend on what was computed before. In a single call there is nobody to leave it to.
         """
-        if self._again is not None:
+        if self.again is not None:
             return
         seeds = chance.take(part.rows[: count_records(part.batches[0])])
         chosen = np.argsort(seeds.seeds)[:_AGAIN]  # their order is nobody's but chance's
@@ -323,11 +325,11 @@ class _Summing:
                 return [found]
             return [self.computing.losses_of(batch, seeds, some[[i]], alone=alone) for i in range(len(some))]
 
-        self._again = again, again()
+        self.again = again, again()
 
     def compare_again(self) -> None:
         """Refuse losses that are not what they were earlier in the same step."""
-        if self._again is not None and self._again[1] != self._again[0]():
+        if self.again is not None and self.again[1] != self.again[0]():
             raise LossesError(
                 "the losses of the same records changed within one step: something outlives a call (a counter, a "
                 "cache, a file, a setting), by which one record could change the others; compute each loss from its "
