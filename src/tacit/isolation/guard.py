@@ -190,6 +190,7 @@ def _is_installed(package: str) -> bool:
     if package in sys.stdlib_module_names or package == "tacit":  # ours counts as installed in a source tree too
         return True
     homes = [sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")]
+    homes += [path for path in sys.path if path.rstrip("/\\").endswith(("site-packages", "dist-packages"))]
     return str(getattr(sys.modules.get(package), "__file__", None) or "").startswith(tuple(homes))
 
 
