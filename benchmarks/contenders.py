@@ -49,7 +49,6 @@ def tacit_loop(model: nn.Module, batch: Any, losses: Any = losses) -> Step:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     records, data = count_records(batch), _repeated(batch)
     folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     private = tacit.PrivateGradient(
         model,
         losses,
@@ -59,6 +58,12 @@ def tacit_loop(model: nn.Module, batch: Any, losses: Any = losses) -> Step:
         ledger=f"{folder}/ledger.jsonl",
     )
     samples = private.samples(data, steps=1_000_000)
+
+    def end() -> None:
+        private.close()  # which still writes to it
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
 
     def step() -> None:
         optimizer.zero_grad()

@@ -138,6 +138,8 @@ class Items:
 
 def refuse_if_none(found: Sequence[Found]) -> None:
     """A record that cannot be made is silent; that every one of many cannot is the program's error."""
+    if not found or not found[0].missing:
+        return
     asked = sum(one.asked for one in found)
     if asked >= _MANY and sum(one.missing for one in found) == asked:
         raise InputError(f"no record could be made: {found[0].said}") from found[0].error

@@ -5,7 +5,6 @@ one of a small sample. A row gives the same record whenever it is read: its chan
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import tee
 from typing import TypeVar
 
@@ -120,8 +119,8 @@ class Portions:
     def _made(self, number: int, found: Found | None) -> tuple[list[RecordGroup], Found]:
         start, end = self.bounds[number : number + 2]
         found = self._read(np.arange(start, end)) if found is None else found
-        shifted = [RecordGroup(group.batch, group.places + start) for group in found.groups]
-        return self._prepare(shifted), replace(found, groups=[])
+        groups = [RecordGroup(group.batch, group.places + start) for group in found.groups] if start else found.groups
+        return self._prepare(groups), Found([], found.asked, found.missing, found.said, found.error)
 
 
 def cut(drawn: DrawnRows, most: int, units: int | None = None) -> list[int]:

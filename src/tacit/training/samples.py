@@ -83,6 +83,7 @@ class Sample:
 
     A sample is released once, by the PrivateGradient and in the process that drew it. What it holds is only to be
     looked at: the release takes what was drawn, and whether it was released is known to the engine, not to the sample.
+    One that is larger than the memory it may take is read while it is released: leave the data as it is until then.
     """
 
     __slots__ = ("_drawn", "token")
@@ -247,6 +248,8 @@ class DataSource:
         return found.groups
 
     def _prepared(self, groups: list[RecordGroup], chance: StepChance) -> list[RecordGroup]:
+        if self.device is None and self.augment is None:
+            return groups
         return [RecordGroup(self._prepare(group, chance), group.places) for group in groups]
 
     def _prepare(self, group: RecordGroup, chance: StepChance) -> Batch:
