@@ -1,6 +1,7 @@
 """Processor time of whole commands, each in a cold process, as ratios to the imports that they cannot do without.
 
     TACIT_DATA=... python benchmarks/commands.py --rounds 7
+    python benchmarks/commands.py --rows 1000000      # tacit train on a made table of 50 columns: time and memory
 
 Every round starts each pair once, one after the other, so that what slows the machine slows both sides.
 """
@@ -14,7 +15,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+
+import numpy as np
+from document import machine
 
 SCHEMA = Path(__file__).parent.parent / "examples" / "adult.schema.toml"
 TACIT = [sys.executable, "-m", "tacit"]
@@ -61,10 +66,45 @@ def measure(name: str, command: list[str], imports: str, rounds: int, run: Path 
     print(f"| {name} | {imports} | {middle:.2f} ({low:.2f}-{high:.2f}) | {beyond:.2f} s |", flush=True)
 
 
+def made(folder: Path, rows: int, columns: int = 50) -> list[str]:
+    """``tacit train`` on a table of numbers with three decimals and a flag that follows from them."""
+    chance, names = np.random.default_rng(0), [f"x{column}" for column in range(columns - 1)]
+    weights = chance.normal(size=len(names))
+    with (folder / "made.csv").open("w") as file:
+        file.write(",".join([*names, "y"]) + "\n")
+        for start in range(0, rows, 20_000):
+            x = chance.normal(size=(min(20_000, rows - start), len(names))).clip(-4, 4).round(3)
+            sides = np.where(x @ weights + chance.logistic(size=len(x)) > 0, "yes", "no")
+            lines = (",".join([*map(repr, row), side]) for row, side in zip(x.tolist(), sides, strict=True))
+            file.write("\n".join(lines) + "\n")
+    numbers = "".join(f'[[columns]]\nname = "{name}"\nkind = "number"\nlow = -4\nhigh = 4\n' for name in names)
+    facts = f'format = 1\ndataset = "made"\nrecords = {rows}\ntarget = "y"\nsource = "made"\n'
+    (folder / "made.toml").write_text(f'{facts}{numbers}[[columns]]\nname = "y"\nkind = "flag"\n')
+    return [*TACIT, "train", str(folder / "made.csv"), "--schema", str(folder / "made.toml"), "--epsilon", "1",
+            "--out", str(folder / "run")]  # fmt: skip
+
+
+def measure_large(rows: int) -> None:
+    """Wall clock, processor time and peak memory of one run."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = made(Path(folder), rows)
+        start = time.perf_counter()
+        processor = cost(command)
+        wall = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    print(f"tacit train, {rows:,} rows of 50 columns: {wall:.0f} s, {processor:.0f} s of processor, {peak:.0f} MiB")
+    print(machine())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--rows", type=int, help="only tacit train, on a made table of so many rows")
+    options = parser.parse_args()
+    if options.rows is not None:
+        measure_large(options.rows)
+        return
+    rounds = options.rounds
     print("| command | against | ratio (quartiles) | beyond it |\n|---|---|---|---|")
     measure("tacit --help", [*TACIT, "--help"], "import typer, rich.console, rich.table", rounds)
     account = [*TACIT, "account", "--poisson", "0.01", "--noise", "1.1", "--steps", "1000"]

@@ -2,6 +2,7 @@
 
 import datetime
 import importlib.metadata
+import os
 import platform
 from pathlib import Path
 
@@ -15,6 +16,11 @@ def versions(*names: str) -> str:
         except importlib.metadata.PackageNotFoundError:
             found.append(f"{name} missing")
     return ", ".join(found) + f"; {datetime.date.today()}"
+
+
+def machine() -> str:
+    """What else was at work: a table of a busy machine says so itself."""
+    return f"{os.cpu_count()} processors, load average before it {os.getloadavg()[0]:.1f}"
 
 
 def write_section(path: Path, key: str, text: str) -> None:

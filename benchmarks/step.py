@@ -18,10 +18,20 @@ from pathlib import Path
 
 import torch
 from contenders import CONTENDERS, NotRunnableError, Step, build
-from document import versions, write_section
+from document import machine, versions, write_section
 from workloads import WORKLOADS
 
 _ROUND_SECONDS = 0.1
+
+
+def can_build(name: str) -> bool:
+    """Some models need libraries that may be missing."""
+    try:
+        WORKLOADS[name]()
+    except ImportError as error:
+        print(f"{name} is left out: {error}")
+        return False
+    return True
 
 
 def time_workload(name: str, contenders: list[str], rounds: int, clock: str) -> dict[str, object]:
@@ -126,16 +136,20 @@ def main() -> None:
     if options.memory_of:
         print_peak(*options.memory_of)
         return
+    state = machine()
     contenders = ["plain", *(name for name in options.contenders if name != "plain")]
     results, memory = {}, {}
     for name in options.workloads:
+        if not can_build(name):
+            continue
         results[name] = time_workload(name, contenders, options.rounds, options.clock)
         able = [contender for contender in contenders if isinstance(results[name][contender], dict)]
         memory[name] = {contender: peak_memory(name, contender) for contender in able} if options.memory else {}
         print(name, json.dumps(results[name], indent=1), json.dumps(memory[name]), flush=True)
     clock = "wall clock" if options.clock == "wall" else "processor time"
     title = f"Ratio to the plain step, {options.threads} thread(s), {clock}: median (quartiles) [memory]."
-    text = f"{title}\n{versions('torch', 'opacus', 'jax-privacy')}.\n\n{table(results, memory)}"
+    said = f"{versions('torch', 'opacus', 'jax-privacy', 'transformers', 'peft')}; {state}"
+    text = f"{title}\n{said}.\n\n{table(results, memory)}"
     print(text)
     if options.write:
         write_section(options.write, f"step:{options.threads}-{options.clock}", text)

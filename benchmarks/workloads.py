@@ -1,4 +1,4 @@
-"""The five workloads: a model, a batch, and one loss per record."""
+"""The workloads: a model, a batch, and one loss per record."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -99,10 +99,89 @@ def vgg() -> tuple[nn.Module, Batch]:
     return model, (torch.randn(64, 3, 32, 32), torch.randint(0, 10, (64,)))
 
 
+class Residual(nn.Module):
+    """Two convolutions beside a shortcut."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(channels, width, 3, stride, 1, bias=False), _same(width)
+        self.norms = nn.ModuleList([nn.GroupNorm(32, width), nn.GroupNorm(32, width)])
+        self.short = nn.Sequential()
+        if stride != 1 or channels != width:
+            self.short = nn.Sequential(nn.Conv2d(channels, width, 1, stride, bias=False), nn.GroupNorm(32, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.norms[1](self.second(torch.relu(self.norms[0](self.first(x)))))
+        return torch.relu(inner + self.short(x))
+
+
+def _same(width: int) -> nn.Conv2d:
+    return nn.Conv2d(width, width, 3, 1, 1, bias=False)
+
+
+def resnet18() -> tuple[nn.Module, Batch]:
+    """11.2 million parameters, GroupNorm in place of BatchNorm, batches of 16 CIFAR-sized images."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.GroupNorm(32, 64), nn.ReLU()]
+    channels = 64
+    for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [Residual(channels, width, stride), Residual(width, width, 1)]
+        channels = width
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+    return model, (torch.randn(16, 3, 32, 32), torch.randint(0, 10, (16,)))
+
+
+class Reader(nn.Module):
+    """The last state of an LSTM over words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(5000, 64), nn.Linear(128, 2)
+        self.lstm = nn.LSTM(64, 128, batch_first=True)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.lstm(self.words(tokens))[0][:, -1])
+
+
+def lstm() -> tuple[nn.Module, Batch]:
+    """0.42 million parameters, batches of 64 with 48 tokens."""
+    return Reader(), (torch.randint(0, 5000, (64, 48)), torch.randint(0, 2, (64,)))
+
+
+class Logits(nn.Module):
+    """A Hugging Face classifier as a function of tokens alone."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.inner(input_ids=tokens, use_cache=False).logits
+
+
+def lora() -> tuple[nn.Module, Batch]:
+    """A Llama of 4 layers of width 256, of which 12,800 parameters of LoRA and head are trained; 32 of 64 tokens."""
+    import peft
+    import transformers
+
+    config = transformers.LlamaConfig(
+        vocab_size=4000, hidden_size=256, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=1024, max_position_embeddings=128, pad_token_id=0, num_labels=2,
+    )  # fmt: skip
+    adapters = peft.LoraConfig(task_type="SEQ_CLS", r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"])
+    model = peft.get_peft_model(transformers.LlamaForSequenceClassification(config), adapters)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:  # zero at first, which would leave lora_A without a gradient
+            nn.init.normal_(parameter, std=0.02)
+    return Logits(model), (torch.randint(3, 4000, (32, 64)), torch.randint(0, 2, (32,)))
+
+
 WORKLOADS: dict[str, Callable[[], tuple[nn.Module, Batch]]] = {
     "cnn": cnn,
     "mlp": mlp,
     "logreg": logreg,
     "transformer": transformer,
     "vgg": vgg,
+    "lora": lora,
+    "resnet18": resnet18,
+    "lstm": lstm,
 }

@@ -53,18 +53,12 @@ def test_what_needs_all_records_at_once_is_refused_on_several_ranks(tmp_path, mo
 
 def test_a_sample_falls_into_blocks_of_units():
     chance = tacit.Randomness.seeded(1).record_chance(np.arange(6))
-    group = RecordGroup(torch.arange(6.0), np.arange(6))
-    parts = list(Drawn(0, [group], [1, 2, 3], None, np.arange(3), 3, None, chance).blocks(2))
+    rows = torch.arange(6.0)
+    portions = [[RecordGroup(rows[:3], np.arange(3))], [RecordGroup(rows[3:], np.arange(3, 6))]]
+    parts = list(Drawn(0, portions, [1, 2, 3], None, np.arange(3), 3, None, chance).blocks(2))
     assert [part.sizes for part in parts] == [[1, 2], [3]]
-    assert [part.groups[0].batch.tolist() for part in parts] == [[0, 1, 2], [3, 4, 5]]
-    assert [part.groups[0].places.tolist() for part in parts] == [[0, 1, 2], [0, 1, 2]]
+    groups = [group for part in parts for (group,) in part.portions]
+    assert [group.batch.tolist() for group in groups] == [[0, 1, 2], [3, 4, 5]]
+    assert [group.places.tolist() for group in groups] == [[0, 1, 2], [0, 1, 2]]
     assert (parts[1].chance.seeds == chance.seeds[3:]).all()
     assert not list(Drawn(0, [], None, None, np.arange(0), 0, None, chance.take(np.arange(0))).blocks(2))
-
-
-def test_blocks_of_records_of_several_shapes():
-    chance = tacit.Randomness.seeded(1).record_chance(np.arange(4))
-    groups = [RecordGroup(torch.zeros(2, 3), np.array([0, 3])), RecordGroup(torch.ones(2, 5), np.array([1, 2]))]
-    first, second = Drawn(0, groups, None, None, np.arange(4), 4, None, chance).blocks(2)
-    assert [(list(g.batch.shape), g.places.tolist()) for g in first.groups] == [([1, 3], [0]), ([1, 5], [1])]
-    assert [(list(g.batch.shape), g.places.tolist()) for g in second.groups] == [([1, 3], [1]), ([1, 5], [0])]

@@ -407,3 +407,25 @@ def test_a_slow_way_is_said_with_its_reason(private, data, caplog):
     assert "one record after the other, which is slow: nonzero" in engine.path
     assert caplog.text.count("one record after the other") == 1
     engine.close()
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
+@pytest.mark.parametrize("option", ["foreach", "fused"])
+def test_fast_optimizers_take_released_gradients(tmp_path, data, kind, option):
+    found = []
+    for options in ({}, {option: True}):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
+        optimizer = kind(model.parameters(), lr=0.1, **options)
+        engine = tacit.PrivateGradient(
+            model, classify, tacit.PoissonSampling(0.5, 20), tacit.ClipRecords(1.0),
+            tacit.GaussianNoise(multiplier=1.0), ledger=tmp_path / f"{len(found)}.jsonl",
+            randomness=tacit.Randomness.seeded(1),
+        )  # fmt: skip
+        with engine:
+            for sample in engine.samples(data, steps=5):
+                optimizer.zero_grad()
+                engine.backward(sample)
+                optimizer.step()
+        found.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    torch.testing.assert_close(*found)

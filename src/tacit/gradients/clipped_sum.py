@@ -67,7 +67,7 @@ class ClippedSum:
 def clipped_sum(
     losses: Losses,
     params: Mapping[str, Tensor],
-    batch: Batch | Sequence[RecordGroup] | None,
+    batch: Batch | Sequence[RecordGroup] | Iterator[Sequence[RecordGroup]] | None,
     mechanism: GaussianSumMechanism,
     *,
     chunk: int,
@@ -82,7 +82,8 @@ def clipped_sum(
     """Clip each record (or unit, given ``sizes`` of rows) and add up.
 
     Args:
-        batch: the sample as one batch or in groups of one shape; None or nothing for nobody, whose sum is zero.
+        batch: the sample as one batch or in groups of one shape; None or nothing for nobody, whose sum is zero. An
+            iterator gives the groups of some whole units at a time, by places in the sample; ``chance`` is needed then.
         chunk: how many rows are processed at once.
         sizes: the rows of each unit, in order; the mean gradient of a unit's rows is clipped as one.
         views: with a number, batch tensors are [records, views, ...] and a record's loss is the mean over its views.
@@ -93,25 +94,36 @@ def clipped_sum(
         guard: of these losses, which is quicker when it is used again.
         sample: how many units the whole sample has, if it is more than these.
     """
-    groups = as_groups(batch)
-    rows = sum(len(group.places) for group in groups)
-    chance = Randomness().record_chance(np.arange(rows)) if chance is None else chance
+    portions = batch if isinstance(batch, Iterator) else [as_groups(batch)]
+    if chance is None:
+        rows = sum(len(group.places) for groups in portions for group in groups)
+        chance = Randomness().record_chance(np.arange(rows))
     units = len(chance) if sizes is None else len(sizes)  # of which some may have no record: it could not be made
     strategy = "record" if mechanism.numerics == "strict" else strategy
     several = records_a_stretch(max(units, sample or 0))
     summing = _Summing(losses, params, mechanism, units, strategy, several)
     add = summing.add_trusted if isolation == "trusted" else summing.add
-    if isolation == "records" and strategy == "auto":
-        summing.computing.formula = linear_model(losses, params, groups)
-    with _around(losses, guard, summing):
-        for part in _parts(groups, sizes, views):
-            add(part, chance, chunk)
-        summing.compare_again()
+    for groups in portions:
+        if isolation == "records" and strategy == "auto":
+            summing.computing.formula = linear_model(losses, params, groups)
+        with _around(losses, guard, summing):
+            _add_all(_parts(groups, sizes, views), add, chance, chunk)
+        del groups  # so that the next ones are not read beside them
+    if summing.again is not None:
+        with _around(losses, guard, summing):
+            summing.compare_again()
     summing.refuse_if_all_failed()
     sums = mechanism.sums(summing.sums, summing.device)
     reasons = tuple(dict.fromkeys(summing.reasons))
     by_formula = summing.computing.formula is not None
     return ClippedSum(sums, summing.squared_norms, reasons, summing.computing.row_bytes, by_formula)
+
+
+def _add_all(
+    parts: Iterator["_Part"], add: Callable[["_Part", RecordChance, int], None], chance: RecordChance, chunk: int
+) -> None:
+    for part in parts:
+        add(part, chance, chunk)
 
 
 def _around(losses: Losses, guard: StateGuard | None, summing: "_Summing") -> AbstractContextManager[Any]:
@@ -157,17 +169,17 @@ def _parts(groups: Sequence[RecordGroup], sizes: Sequence[int] | None, views: in
         return
     owner = np.repeat(np.arange(len(sizes)), sizes)
     count = np.bincount(owner[np.concatenate([np.arange(0), *(g.places for g in groups)])], minlength=len(sizes))
-    homes: dict[int, set[int]] = {unit: set() for unit in range(len(sizes))}
+    homes: dict[int, set[int]] = {}
     for number, group in enumerate(groups):
         for unit in owner[group.places]:
-            homes[int(unit)].add(number)
+            homes.setdefault(int(unit), set()).add(number)
     for number, group in enumerate(groups):
         here = {unit for unit, found in homes.items() if found == {number} and count[unit] == sizes[unit]}
         for size in sorted({sizes[unit] for unit in here}):
             units = np.array([unit for unit in sorted(here) if sizes[unit] == size])
             index = np.concatenate([np.flatnonzero(owner[group.places] == unit) for unit in units])
             yield _Part((take_records(group.batch, torch.from_numpy(index)),), units, group.places[index], size)
-    for unit in (unit for unit, found in homes.items() if len(found) > 1 and count[unit] == sizes[unit]):
+    for unit in sorted(unit for unit, found in homes.items() if len(found) > 1 and count[unit] == sizes[unit]):
         pieces = [(group, np.flatnonzero(owner[group.places] == unit)) for group in groups]
         pieces = [(group, index) for group, index in pieces if len(index)]
         batches = tuple(take_records(group.batch, torch.from_numpy(index)) for group, index in pieces)
@@ -196,7 +208,7 @@ class _Summing:
         self.faults: list[Exception] = []
         self.reasons: list[str] = []
         self._calls = 0
-        self._again: tuple[Callable[[], list[Any]], list[Any]] | None = None
+        self.again: tuple[Callable[[], list[Any]], list[Any]] | None = None
 
     def add(self, part: _Part, chance: RecordChance, chunk: int) -> None:
         """All units of a part, as many at a time as fit into a chunk, in parts of about one size."""
@@ -222,7 +234,8 @@ class _Summing:
         """Whole chunks in one call, and then one backward pass for each unit: no rule looks into trusted losses."""
         if len(part.batches) > 1:
             raise InputError("trusted losses need the rows of a unit in one shape, found several")
-        seed_everything(int.from_bytes(chance.key[:8], "little"))
+        seed_everything(int.from_bytes(chance.key[:8], "little") + self._calls)
+        self._calls += 1
         step = max(1, chunk // part.each)
         for start in range(0, len(part.units), step):
             units = np.arange(start, min(start + step, len(part.units)))
@@ -299,10 +312,12 @@ class _Summing:
         Hidden state (a counter, a file, the environment) that one call leaves to the next shows in them at the end: a
         record's losses must not depend on what was computed before. In a single call there is nobody to leave it to.
         """
-        if self._again is not None:
+        if self.again is not None:
             return
-        batch, seeds = part.batches[0], chance.take(part.rows[: count_records(part.batches[0])])
-        some = np.argsort(seeds.seeds)[:_AGAIN]  # their order is nobody's but chance's
+        seeds = chance.take(part.rows[: count_records(part.batches[0])])
+        chosen = np.argsort(seeds.seeds)[:_AGAIN]  # their order is nobody's but chance's
+        batch, seeds = take_records(part.batches[0], torch.from_numpy(chosen)), seeds.take(chosen)
+        some = np.arange(len(chosen))
 
         def again() -> list[Any]:
             found = SplitError if alone else self.computing.losses_of(batch, seeds, some, alone=False)
@@ -310,11 +325,11 @@ class _Summing:
                 return [found]
             return [self.computing.losses_of(batch, seeds, some[[i]], alone=alone) for i in range(len(some))]
 
-        self._again = again, again()
+        self.again = again, again()
 
     def compare_again(self) -> None:
         """Refuse losses that are not what they were earlier in the same step."""
-        if self._again is not None and self._again[1] != self._again[0]():
+        if self.again is not None and self.again[1] != self.again[0]():
             raise LossesError(
                 "the losses of the same records changed within one step: something outlives a call (a counter, a "
                 "cache, a file, a setting), by which one record could change the others; compute each loss from its "

@@ -77,14 +77,15 @@ class AdamDescent:
     ) -> tuple[Vectors, Moments]:
         eta = as_step_size(self.learning_rate).at(step)
         a, b = self.decay, self.square_decay
-        first = {name: a * moments.first[name] + (1 - a) * g for name, g in gradient.items()}
-        second = {name: b * moments.second[name] + (1 - b) * g.square() for name, g in gradient.items()}
+        first = {name: (a * moments.first[name]).add_((1 - a) * g) for name, g in gradient.items()}
+        second = {name: (b * moments.second[name]).add_(g.square().mul_(1 - b)) for name, g in gradient.items()}
         unbias, unbias_square = 1 - a ** (step + 1), 1 - b ** (step + 1)
-        moved = {
-            name: w - eta * (first[name] / unbias) / ((second[name] / unbias_square).sqrt() + self.floor)
-            for name, w in params.items()
-        }
-        return moved, Moments(first, second)
+
+        def move(name: str) -> Tensor:  # in place where nobody else looks: fresh memory costs more than the sums
+            scale = (second[name] / unbias_square).sqrt_().add_(self.floor)
+            return (first[name] / unbias).mul_(eta).div_(scale)
+
+        return {name: w - move(name) for name, w in params.items()}, Moments(first, second)
 
 
 def averaged(average: Mapping[str, Tensor], new: Mapping[str, Tensor], keep: float, step: int) -> Vectors:

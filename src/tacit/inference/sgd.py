@@ -61,11 +61,15 @@ class SGD:
 
     def step(self, state: SGDState, mean_gradient: Mapping[str, Tensor]) -> SGDState:
         eta = as_step_size(self.learning_rate).at(state.step)
-        prior = self.prior.gradient(state.params)
-        size = self.dataset_size or 1
-        momentum, params = {}, {}
-        for name, w in state.params.items():
-            gradient = mean_gradient[name] + prior[name] / size
-            momentum[name] = self.momentum * state.momentum[name] + gradient
-            params[name] = w - eta * momentum[name]
+        momentum = self._gradient(state.params, mean_gradient)
+        if self.momentum:
+            momentum = {name: (self.momentum * state.momentum[name]).add_(g) for name, g in momentum.items()}
+        params = {name: w - eta * momentum[name] for name, w in state.params.items()}
         return SGDState(params, momentum, state.step + 1)
+
+    def _gradient(self, params: Vectors, mean_gradient: Mapping[str, Tensor]) -> Vectors:
+        """With the prior's, unless there is none: sums with zeros would cost as much as the rest of the step."""
+        if isinstance(self.prior, FlatPrior):
+            return {name: mean_gradient[name] for name in params}
+        prior, size = self.prior.gradient(params), self.dataset_size or 1
+        return {name: mean_gradient[name] + prior[name] / size for name in params}

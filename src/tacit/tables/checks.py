@@ -49,7 +49,8 @@ def check_file(path: Path) -> Iterator[OddThing]:
     """How a text file is written."""
     if path.suffix.lower() not in (".csv", ".tsv"):
         return
-    mark, data = separator_of(path), text_bytes(path)
+    data = text_bytes(path)
+    mark = separator_of(path, data)
     usual = "\t" if path.suffix.lower() == ".tsv" else ","
     if mark != usual:
         yield OddThing("", f"cells are separated by {mark!r}; read as such")

@@ -11,7 +11,7 @@ record scaled to norm 1, which bounds the gradient of a linear model. What is mi
 None of it is an error, because an error that one record's value causes would reveal it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from tacit.tables.schema import Schema
 
 Floats = NDArray[np.float32]
 Feature = Number | Category | Flag
+_ROWS = 1 << 15  # that are encoded at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +93,18 @@ def encode_inputs(table: Table, schema: Schema, target: str) -> Floats:
     columns = schema.features(target)
     for column in columns:
         check_readable(table, column)
-    parts = [np.ones((len(table), 1)), *(_encode(table, column) for column in columns)]
-    inputs = np.concatenate(parts, axis=1)
-    inputs /= np.linalg.norm(inputs, axis=1, keepdims=True)  # the bias keeps it above 0
-    return inputs.astype(np.float32)
+    inputs = np.empty((len(table), len(feature_names(schema, target))), np.float32)
+    for start in range(0, len(table), _ROWS):
+        rows = slice(start, start + _ROWS)
+        some = Table({name: cells[rows] for name, cells in table.columns.items()})
+        inputs[rows] = _unit_rows([np.ones((len(some), 1)), *(_encode(some, column) for column in columns)])
+    return inputs
+
+
+def _unit_rows(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    rows = np.concatenate(parts, axis=1)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)  # the bias keeps it above 0
+    return rows
 
 
 def encode(table: Table, schema: Schema, target: str, *, public: bool = False) -> Encoded:
@@ -113,7 +122,7 @@ def encode(table: Table, schema: Schema, target: str, *, public: bool = False) -
     if not len(rows):
         what = "classes" if schema.classes(target) else "numbers"
         raise InputError(f"no value of the target {target!r} is one of the declared {what}; look at the schema")
-    kept = Table({name: cells[rows] for name, cells in table.columns.items()})
+    kept = table if known.all() else Table({name: cells[rows] for name, cells in table.columns.items()})
     inputs = encode_inputs(kept, schema, target)
     return Encoded(inputs, targets[rows], None if users is None else users[rows], rows)
 

@@ -9,6 +9,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InputError
-from tacit.tables.text_files import open_text, separator_of
+from tacit.tables.text_files import open_text, separator_of, text_bytes
 
 Cells = NDArray[Any]  # float64 with NaN where missing, or text with "" where missing
 MOST_COLUMNS = 4096  # more are a picture or a mistake, and no epsilon is enough for a model of each
@@ -80,15 +81,18 @@ def read_table(path: str | Path, numbers: Collection[str] = ()) -> Table:
 
 
 def _read_csv(path: Path, numbers: Collection[str]) -> Table:
-    rows = csv.reader(open_text(path), delimiter=separator_of(path), skipinitialspace=True, strict=True)
+    data = text_bytes(path)
+    mark, text = separator_of(path, data), open_text(data)
+    rows = csv.reader(text, delimiter=mark, skipinitialspace=True, strict=True)
     try:
         names = [name.strip() for name in next(rows, [])]
         _check_names(names, path)
         parts: list[list[Cells]] = [[] for _ in names]
-        even = _even_rows(rows, names, path)
-        while some := list(islice(even, _ROWS)):
-            for part, name, column in zip(parts, names, zip(*some, strict=True), strict=True):
-                part.append(_from_text(column, name in numbers))
+        is_number = [name in numbers for name in names]
+        blocks = _quoted_blocks(rows, is_number, path) if b'"' in data else _plain_blocks(text, mark, is_number, path)
+        for block in blocks:
+            for part, cells in zip(parts, block, strict=True):
+                part.append(cells)
     except csv.Error as error:
         raise InputError(
             f"{path}, line {rows.line_num}: {error}; is a quotation mark open or a cell too long?"
@@ -96,7 +100,53 @@ def _read_csv(path: Path, numbers: Collection[str]) -> Table:
     return Table({name: _joined(part) for name, part in zip(names, parts, strict=True)})
 
 
+def _quoted_blocks(rows: Any, is_number: Sequence[bool], path: Path) -> Iterator[list[Cells]]:
+    even = _even_rows(rows, len(is_number), path)
+    while some := list(islice(even, _ROWS)):
+        yield list(map(_from_text, zip(*some, strict=True), is_number))
+
+
+def _plain_blocks(lines: Iterator[str], mark: str, is_number: Sequence[bool], path: Path) -> Iterator[list[Cells]]:
+    """Without a quotation mark every line is a row, and numpy parses numbers in a third of the time."""
+    seen, marks = 1, len(is_number) - 1
+    while some := list(islice(lines, _ROWS)):
+        if {line.count(mark) for line in some} != {marks} or max(map(len, some)) > csv.field_size_limit():
+            for place, line in enumerate(some, start=seen + 1):
+                _check_line(line, mark, marks, f"{path}, line {place}")
+        rows = [line for line in some if line.strip("\r\n")]  # an empty line is no row
+        if rows:
+            yield _plain_columns(rows, mark, is_number)
+        seen += len(some)
+
+
+def _check_line(line: str, mark: str, marks: int, where: str) -> None:
+    if line.strip("\r\n") and line.count(mark) != marks:
+        raise InputError(f"{where}: {line.count(mark) + 1} cells, but there are {marks + 1} names in the first line")
+    if max(map(len, line.split(mark))) > csv.field_size_limit():
+        raise InputError(f"{where}: a cell is too long, of more than {csv.field_size_limit()} signs")
+
+
+def _plain_columns(rows: list[str], mark: str, is_number: Sequence[bool]) -> list[Cells]:
+    """The columns of some rows: numbers together if none of them is missing or odd, the others cell by cell."""
+    columns, values = len(is_number), None
+    places = [place for place, number in enumerate(is_number) if number]
+    with suppress(ValueError):
+        if places:
+            values = np.loadtxt(rows, delimiter=mark, usecols=places, comments=None, ndmin=2)
+    if values is None or np.isnan(values).any():
+        return list(map(_from_text, zip(*(line.split(mark) for line in rows), strict=True), is_number))
+    found: dict[int, Cells] = dict(zip(places, values.T, strict=True))
+    first = next((place for place, number in enumerate(is_number) if not number), columns)
+    right = zip(*(line.rsplit(mark, columns - first)[first - columns :] for line in rows), strict=True)
+    for place, cells in enumerate(right if first < columns else (), start=first):
+        found[place] = found[place] if is_number[place] else _from_text(cells, False)
+    return [found[place] for place in range(columns)]
+
+
 def _from_text(column: Sequence[str], is_number: bool) -> Cells:
+    with suppress(ValueError):
+        if is_number and not np.isnan(values := np.fromiter(map(float, column), np.float64, len(column))).any():
+            return values
     text = np.array(list(map(str.strip, column)), dtype=object)
     if is_number:
         values = to_numbers(text)
@@ -112,13 +162,13 @@ def _joined(parts: Sequence[Cells]) -> Cells:
     return np.concatenate(parts) if parts else np.array([], dtype=object)
 
 
-def _even_rows(rows: Any, names: Sequence[str], path: Path) -> Iterator[list[str]]:
+def _even_rows(rows: Any, names: int, path: Path) -> Iterator[list[str]]:
     for row in rows:
-        if len(row) == len(names):
+        if len(row) == names:
             yield row
         elif row:  # an empty line is no row
             raise InputError(
-                f"{path}, line {rows.line_num}: {len(row)} cells, but there are {len(names)} names in the first line"
+                f"{path}, line {rows.line_num}: {len(row)} cells, but there are {names} names in the first line"
             )
 
 

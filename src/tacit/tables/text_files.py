@@ -24,15 +24,15 @@ def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_ONE_BY_ONE, _as_latin_1)
 
 
-def open_text(path: Path) -> io.TextIOWrapper:
-    """The lines of a text file, checked as a whole first; a byte-order mark is no part of them."""
-    return io.TextIOWrapper(io.BytesIO(text_bytes(path)), encoding="utf-8-sig", errors=_ONE_BY_ONE, newline="")
+def open_text(data: bytes) -> io.TextIOWrapper:
+    """The lines of what :func:`text_bytes` gives; a byte-order mark is no part of them."""
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", errors=_ONE_BY_ONE, newline="")
 
 
 def text_bytes(path: Path) -> bytes:
     """What a text file holds; what is no text is refused by what it seems to be."""
     data = path.read_bytes()
-    if not data.strip():
+    if data.isspace() or not data:
         raise InputError(f"{path} is empty")
     for start, what in _NOT_TEXT.items():
         if data.startswith(start):
@@ -44,9 +44,9 @@ def text_bytes(path: Path) -> bytes:
     return data
 
 
-def separator_of(path: Path) -> str:
+def separator_of(path: Path, data: bytes) -> str:
     """What separates the names in the first line: a tab in a .tsv, else a comma, or what there is instead."""
-    with open_text(path) as text:
+    with open_text(data) as text:
         names = next((line for line in text if line.strip()), "")
     usual = "\t" if path.suffix.lower() == ".tsv" else ","
     if usual in names:

@@ -5,14 +5,14 @@ pad, scale or mix it by what the other records are. What a row gives must follow
 
 - enforced: one record at a time, chance of torch, numpy and random seeded for each record from the run's secret key;
 - checked at every step: nothing that can be reached from the data set or the collate_fn changes
-  (:mod:`tacit.isolation.guard`), and one record of the sample, chosen at random, is the same when it is asked for
-  again, last;
+  (:mod:`tacit.isolation.guard`), and one record of each portion that is read, chosen at random, is the same when it is
+  asked for again, last;
 - checked before the run: three rows are the same in both orders, each time from a fresh start;
 - assumed: no state elsewhere (module globals, files that change) lets one row change another.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,26 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from tacit.errors import InputError
-from tacit.isolation.batches import RecordGroup, count_records, join, map_tensors, signature, take_records, tensors_of
+from tacit.isolation.batches import RecordGroup, count_records, join, map_tensors, signature, tensors_of
 from tacit.isolation.guard import StateGuard
 from tacit.randomness import global_chance, seed_everything
-from tacit.types import Batch, Indices
+from tacit.types import Batch
 
 Collate = Callable[[list[Any]], Batch]
 Asked = list[tuple[int, int]]  # (row, seed)
+AHEAD = 2  # portions that each worker loads before they are wanted
 _MANY = 8  # records that all fail: then it is the program's error
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Records in groups of one shape, how many were asked for and are missing, and why the first of those is."""
+
+    groups: list[RecordGroup]
+    asked: int
+    missing: int = 0
+    said: str = ""
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +50,19 @@ class Items:
     rows: Any
     collate: Collate | None = None
 
-    def fetch(self, asked: Asked) -> list[RecordGroup]:
-        """The records of a sample, in groups of one shape; the global generators are as before."""
+    def fetch(self, asked: Asked) -> Found:
+        """Some records, in groups of one shape; the global generators are as before."""
         with global_chance():
             return self._fetch(asked)
 
-    def fetches(self, asked: Iterator[Asked], workers: int) -> Iterator[list[RecordGroup]]:
-        """One sample after the other; worker processes may run ahead."""
-        if not workers:
-            yield from map(self.fetch, asked)
-            return
+    def fetches(self, asked: Iterator[Asked], workers: int) -> Iterator[Found]:
+        """One portion after the other, by worker processes, which run ahead."""
         loader = DataLoader(
             _InWorkers(self),
             batch_sampler=_Asked(asked),
             collate_fn=_as_it_is,
             num_workers=workers,
+            prefetch_factor=AHEAD,
             generator=torch.Generator(),  # the user's own is left alone
         )
         for found in loader:
@@ -74,20 +84,20 @@ class Items:
             if not isinstance(one, Exception):
                 self._check_same(one, other)
 
-    def _fetch(self, asked: Asked) -> list[RecordGroup]:
+    def _fetch(self, asked: Asked) -> Found:
         if not asked:
-            return []
+            return Found([], 0)
         with StateGuard(on_demand="handles", **self._owners):
             found = [self._one_or_none(row, seed) for row, seed in asked]
             chosen = asked[0][1] % len(asked)
             again = self._one_or_none(*asked[chosen])
-        errors = [one for one in found if isinstance(one, Exception)]
-        if len(errors) == len(asked) >= _MANY:
-            said = (str(errors[0]).splitlines() or [""])[0]
-            raise InputError(f"no record could be made: {type(errors[0]).__name__}: {said}") from errors[0]
         if not isinstance(found[chosen], Exception):
             self._check_same(found[chosen], again)
-        return grouped(found)
+        errors = [one for one in found if isinstance(one, Exception)]
+        if not errors:
+            return Found(grouped(found), len(asked))
+        said = f"{type(errors[0]).__name__}: {(str(errors[0]).splitlines() or [''])[0]}"
+        return Found(grouped(found), len(asked), len(errors), said, errors[0])
 
     def _one_or_none(self, row: int, seed: int) -> Batch | Exception:
         """A record, or why it could not be made: then it contributes nothing, and the others count."""
@@ -126,6 +136,15 @@ class Items:
         return {type(self.rows).__name__: self.rows, "collate_fn": self.collate}
 
 
+def refuse_if_none(found: Sequence[Found]) -> None:
+    """A record that cannot be made is silent; that every one of many cannot is the program's error."""
+    if not found or not found[0].missing:
+        return
+    asked = sum(one.asked for one in found)
+    if asked >= _MANY and sum(one.missing for one in found) == asked:
+        raise InputError(f"no record could be made: {found[0].said}") from found[0].error
+
+
 def grouped(records: Sequence[Batch | Exception]) -> list[RecordGroup]:
     """Batches of one as groups that agree in tree, types and shapes; a group comes where its first record does."""
     places: dict[object, list[int]] = {}
@@ -134,17 +153,6 @@ def grouped(records: Sequence[Batch | Exception]) -> list[RecordGroup]:
             continue
         places.setdefault(signature(record), []).append(place)
     return [RecordGroup(join([records[i] for i in some]), np.array(some)) for some in places.values()]
-
-
-def take_places(groups: Sequence[RecordGroup], kept: Indices) -> list[RecordGroup]:
-    """Some rows of a sample, by ascending places, numbered anew and in memory of their own."""
-    found = []
-    for group in groups:
-        mine = np.isin(group.places, kept)
-        if mine.any():
-            rows = torch.from_numpy(np.flatnonzero(mine))
-            found.append(RecordGroup(take_records(group.batch, rows), np.searchsorted(kept, group.places[mine])))
-    return found
 
 
 def same_records(one: Batch, other: Batch) -> bool:
@@ -162,9 +170,9 @@ class _InWorkers(Dataset[Any]):
     def __init__(self, items: Items) -> None:
         self._items = items
 
-    def __getitems__(self, asked: Asked) -> list[RecordGroup] | InputError:
+    def __getitems__(self, asked: Asked) -> Found | InputError:
         try:
-            return self._items._fetch(asked)
+            return replace(self._items._fetch(asked), error=None)  # it stays here: not every error can travel
         except InputError as error:  # raised again at home, without the worker's traceback
             return error
 

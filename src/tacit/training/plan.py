@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Literal, get_args
 
@@ -41,7 +41,9 @@ class PrivacyPlan:
         dataset: a public name for the ledger.
         dataset_size: the declared number of units; must agree with the sampling within 1 %.
         physical_batch: at most how many records are processed at once; changes speed and memory only. By default as
-            many as fit into 2 GiB, or a quarter of the free memory, by what the model takes for one.
+            many as fit into ``memory``, by what the model takes for one.
+        memory: MiB for the records of a step and what is computed of them; changes speed and memory only. A larger
+            sample is read and summed in parts. By default 2048, or a quarter of what is free if that is less.
         block: how many steps are charged ahead.
         numerics: "strict" sums whole numbers on a grid and adds discrete Gaussian noise; see docs/strict.md.
         schedule: "adaptive" if noise, rate, stop or later runs may follow outputs; a Renyi filter guards the budget.
@@ -59,6 +61,7 @@ class PrivacyPlan:
     dataset: str = "unnamed"
     dataset_size: int | None = None
     physical_batch: int | None = None
+    memory: int | None = field(default=None, repr=False)  # no part of what a checkpoint must find again
     block: int = BLOCK
     schedule: Literal["fixed", "adaptive"] = "fixed"
     assumptions: tuple[str, ...] = ()
@@ -66,8 +69,9 @@ class PrivacyPlan:
     isolation: Isolation = "records"
 
     def __post_init__(self) -> None:
-        for name in ("block",) + (("physical_batch",) if self.physical_batch is not None else ()):
-            check_count(name, getattr(self, name))
+        for name in ("block", "physical_batch", "memory"):
+            if name == "block" or getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
         self._check_kinds()
         check_choice("numerics", self.numerics, get_args(Numerics))
         check_choice("isolation", self.isolation, get_args(Isolation))

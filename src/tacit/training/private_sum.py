@@ -20,6 +20,7 @@ from tacit.distributed import SharedLedger, current_ranks, open_ledger
 from tacit.errors import InputError, check_count
 from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_batch_norm, try_out
 from tacit.isolation import RecordGroup
+from tacit.isolation.batches import tensors_of
 from tacit.ledger import Charge, Ledger, LedgerFile, SamplingEvent
 from tacit.losses import Losses, ModelLosses
 from tacit.mechanisms import SLACK, AdaptiveClip, GaussianNoise, GaussianSumMechanism, build_mechanism
@@ -30,13 +31,15 @@ from tacit.storage.files import is_there
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
 from tacit.training.evidence import EvidencePlan, Recorder
 from tacit.training.individual_filter import FilteredRun, IndividualFilter, filter_header
+from tacit.training.items import AHEAD
+from tacit.training.memory import Fitting, memory_budget
 from tacit.training.plan import ChargedAhead, PrivacyPlan, whole_passes
+from tacit.training.portions import Portions, cut
 from tacit.training.samples import DataSource, Drawn, Sample, StepChance, ids_for
 from tacit.types import Batch, Indices, Vectors
 
 _log = logging.getLogger("tacit")
-_CHUNK, _LEAST, _MOST = 256, 16, 4096  # rows that are computed at once: if nothing is known, and the limits
-_AMPLE = 2 * 2**30
+_RANK_BLOCK = 256  # units that a rank works on at a time
 
 
 class PrivateSum:
@@ -96,7 +99,7 @@ class PrivateSum:
         self._last: int | None = None  # the last planned step
         self._charged: dict[int, GaussianSumMechanism] = {}  # of charged steps whose samples are still to come
         self._example = example
-        self._fitting = _CHUNK  # rows that fit into memory, once the model was tried out
+        self._fitting = Fitting()  # into memory, once the model was tried out
         self._checked = False
         self.path = "not tried out yet"  # which way the losses take: public, from records of our own making
         self._gate: BudgetGate | None = None
@@ -201,9 +204,9 @@ class PrivateSum:
         at_exit.atexit = self._ranks.alone  # several ranks could wait for one that is gone
         self._loops[ahead] = at_exit
         try:
-            for step, (groups, drawn, chance) in enumerate(source.records(rows), start=first):
+            for step, (portions, drawn, chance) in enumerate(source.records(rows, self._bounds), start=first):
                 ahead.begin()
-                yield self._sample(step, groups, drawn, chance, source.views)
+                yield self._sample(step, portions, drawn, chance, source.views)
         finally:
             del self._loops[ahead]
             if at_exit.detach() is not None:
@@ -217,15 +220,17 @@ class PrivateSum:
             for recorder in self._recorders:
                 recorder.save(self.ledger_file.head)
 
-    def _sample(
-        self, step: int, groups: list[RecordGroup], rows: DrawnRows, chance: StepChance, views: int | None
-    ) -> Sample:
+    def _bounds(self, drawn: DrawnRows) -> list[int]:
+        """Where a sample is cut into portions: what fits into memory, or what ranks deal out."""
+        return cut(drawn, self._fitting.held, None if self._ranks.alone else self._rank_block)
+
+    def _sample(self, step: int, portions: Portions, rows: DrawnRows, chance: StepChance, views: int | None) -> Sample:
         """A sample that only this engine can release, and only once: it holds a number of ours, we hold the rest."""
         self._check_process()
         sizes = None if rows.sizes is None else rows.sizes.tolist()
         units = rows.rows if rows.units is None else rows.units
         mechanism = self._charged.pop(step)
-        drawn = Drawn(step, groups, sizes, views, units, rows.total, mechanism, chance.losses)
+        drawn = Drawn(step, portions, sizes, views, units, rows.total, mechanism, chance.losses)
         self._samples_drawn += 1
         self._outstanding[self._samples_drawn] = drawn
         return Sample(drawn, (self._name, self._samples_drawn))
@@ -310,11 +315,11 @@ class PrivateSum:
 
     def _sum_of(self, drawn: Drawn, params: Mapping[str, Tensor]) -> ClippedSum:
         rest = drawn.sizes, drawn.views, drawn.total
-        return self._clipped_sum(drawn.groups, params, drawn.mechanism, drawn.chance, *rest)
+        return self._clipped_sum(iter(drawn.portions), params, drawn.mechanism, drawn.chance, *rest)
 
     def _clipped_sum(
         self,
-        groups: Sequence[RecordGroup],
+        records: Sequence[RecordGroup] | Iterator[Sequence[RecordGroup]],
         params: Mapping[str, Tensor],
         mechanism: GaussianSumMechanism,
         chance: RecordChance,
@@ -326,9 +331,9 @@ class PrivateSum:
         return clipped_sum(
             self._losses,
             params,
-            groups,
+            records,
             mechanism,
-            chunk=self.plan.physical_batch or self._fitting,
+            chunk=self._fitting.computed,
             sizes=sizes,
             views=views,
             chance=chance,
@@ -472,14 +477,20 @@ class PrivateSum:
         self.path = tried.path
         if tried.reasons:
             _log.warning("tacit: the losses take %s", tried.path)
-        if tried.row_bytes:
-            self._fitting = int(min(_MOST, max(_LEAST, _memory_budget() // tried.row_bytes)))
+        record = (source.views or 1) * sum(tensor[:1].nbytes for tensor in tensors_of(like))
+        self._fitting = Fitting.of(
+            memory_budget(self.plan.memory),
+            row=tried.row_bytes,
+            record=record,
+            loads=1 + AHEAD * source.workers,
+            computed=self.plan.physical_batch,
+        )
         self._checked = True
 
     @property
     def _rank_block(self) -> int:
         """What ranks deal out at a time; it must be the same for all of them."""
-        return self.plan.physical_batch or _CHUNK
+        return self.plan.physical_batch or _RANK_BLOCK
 
 
 def _end_at_exit(engine: "weakref.ref[PrivateSum]", ahead: ChargedAhead) -> None:
@@ -487,15 +498,6 @@ def _end_at_exit(engine: "weakref.ref[PrivateSum]", ahead: ChargedAhead) -> None
     found = engine()
     if found is not None:
         found._end(ahead)
-
-
-def _memory_budget() -> float:
-    """Bytes for the rows that are computed at once: what is ample, unless the machine has little left."""
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return _AMPLE
-    return min(_AMPLE, free / 4)
 
 
 def _kinds(params: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:

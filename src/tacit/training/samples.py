@@ -1,8 +1,9 @@
 """From drawn row numbers to records: tensors indexed directly, or any map-style data set, one record at a time."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, tee
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Microbatches, UnitOfPrivacy
 from tacit.sampling.units import DrawnRows
-from tacit.training.items import Collate, Items, take_places
+from tacit.training.items import Asked, Collate, Found, Items, refuse_if_none
+from tacit.training.portions import Loaded, Portions, Some, merged, twice
 from tacit.types import Batch, Indices
 
 Augment = Callable[[Batch], Batch]
@@ -42,7 +44,7 @@ class Drawn:
     """
 
     step: int
-    groups: list[RecordGroup]
+    portions: Iterable[list[RecordGroup]]
     sizes: list[int] | None
     views: int | None
     units: Indices
@@ -52,16 +54,28 @@ class Drawn:
 
     def only(self, units: Indices) -> "Drawn":
         """The units at these ascending places of the sample."""
-        ends = np.array([0, *accumulate(self.sizes or [1] * len(self.units))])
-        rows = np.concatenate([np.arange(0), *(np.arange(ends[unit], ends[unit + 1]) for unit in units)])
-        sizes = None if self.sizes is None else [self.sizes[unit] for unit in units]
-        groups, chance = take_places(self.groups, rows), self.chance.take(rows)
-        return replace(self, groups=groups, sizes=sizes, units=self.units[units], chance=chance)
+        ends = self._ends
+        rows = np.concatenate([np.arange(0), *(np.arange(*ends[unit : unit + 2]) for unit in units)])
+        return self._some(units, rows, Some(self.portions, rows))
 
     def blocks(self, size: int) -> Iterator["Drawn"]:
-        """Parts of at most ``size`` units, for ranks that share the sample."""
-        for start in range(0, len(self.units), size):
-            yield self.only(np.arange(start, min(start + size, len(self.units))))
+        """Parts of ``size`` units, for ranks that share the sample: each is a portion of it."""
+        ends = self._ends
+        starts = range(0, len(self.units), size)
+        for start, groups in zip(starts, self.portions, strict=True):
+            units = np.arange(start, min(start + size, len(self.units)))
+            rows = np.arange(ends[start], ends[units[-1] + 1])
+            here = [RecordGroup(group.batch, group.places - ends[start]) for group in groups]
+            yield self._some(units, rows, [here])
+
+    @property
+    def _ends(self) -> Indices:
+        return np.array([0, *accumulate(self.sizes or [1] * len(self.units))])
+
+    def _some(self, units: Indices, rows: Indices, portions: Iterable[list[RecordGroup]]) -> "Drawn":
+        sizes = None if self.sizes is None else [self.sizes[unit] for unit in units]
+        chance = self.chance.take(rows)
+        return replace(self, portions=portions, sizes=sizes, units=self.units[units], chance=chance)
 
 
 class Sample:
@@ -69,6 +83,7 @@ class Sample:
 
     A sample is released once, by the PrivateGradient and in the process that drew it. What it holds is only to be
     looked at: the release takes what was drawn, and whether it was released is known to the engine, not to the sample.
+    One that is larger than the memory it may take is read while it is released: leave the data as it is until then.
     """
 
     __slots__ = ("_drawn", "token")
@@ -83,8 +98,12 @@ class Sample:
 
     @property
     def data(self) -> Batch | None:
-        """A copy of the drawn records: None if there are none, a list of batches if they have several shapes."""
-        found = [map_tensors(torch.clone, group.batch) for group in self._drawn.groups]
+        """A copy of the drawn records: None if there are none, a list of batches if they have several shapes.
+
+        All of them at once: a sample that is too large for the memory it may take is read anew for each look.
+        """
+        portions = self._drawn.portions
+        found = merged(portions.at_home() if isinstance(portions, Portions) else iter(portions))
         return None if not found else found[0] if len(found) == 1 else found
 
     @property
@@ -188,31 +207,49 @@ class DataSource:
         return self._prepared(self._fetch(rows, chance), chance)
 
     def records(
-        self, steps: Iterator[tuple[DrawnRows, StepChance]]
-    ) -> Iterator[tuple[list[RecordGroup], DrawnRows, StepChance]]:
-        """The records of each step, in order."""
-        if self._is_tensors:
+        self, steps: Iterator[tuple[DrawnRows, StepChance]], bounds: Callable[[DrawnRows], list[int]]
+    ) -> Iterator[tuple[Portions, DrawnRows, StepChance]]:
+        """The records of each step, in order, in portions with these bounds. Workers load ahead of the steps."""
+        loaded, number = None, 0
+        if self.workers and not self._is_tensors:
+            ahead, steps = twice(steps)
+            loaded = Loaded(Items(self.rows, self.collate).fetches(self._asked_for(ahead, bounds), self.workers))
+        try:
             for drawn, chance in steps:
-                yield self._prepared(self._fetch(drawn.rows, chance), chance), drawn, chance
-            return
-        ahead, steps = tee(steps)  # workers load ahead of the steps
-        asked = (_asked(drawn.rows, chance) for drawn, chance in ahead)
-        items = Items(self.rows, self.collate)
-        for groups, (drawn, chance) in zip(items.fetches(asked, self.workers), steps, strict=False):
-            yield self._prepared(groups, chance), drawn, chance
+                read, prepare = partial(self._read, drawn.rows, chance), partial(self._prepared, chance=chance)
+                portions = Portions(bounds(drawn), read, prepare, loaded, number)
+                number += len(portions.bounds) - 1
+                yield portions, drawn, chance
+        finally:
+            if loaded is not None:
+                loaded.close()
+
+    def _asked_for(
+        self, steps: Iterator[tuple[DrawnRows, StepChance]], bounds: Callable[[DrawnRows], list[int]]
+    ) -> Iterator[Asked]:
+        for drawn, chance in steps:
+            asked = _asked(drawn.rows, chance)
+            yield from (asked[start:end] for start, end in pairwise(bounds(drawn)))
 
     @property
     def _is_tensors(self) -> bool:
         return isinstance(self.rows, Tensor | tuple | dict)
 
+    def _read(self, rows: Indices, chance: StepChance, places: Indices) -> Found:
+        """The records at some places of a sample, which say their places among these."""
+        if self._is_tensors:
+            group = RecordGroup(take_records(self.rows, torch.from_numpy(rows[places])), np.arange(len(places)))
+            return Found([group], len(places))
+        return Items(self.rows, self.collate).fetch(_asked(rows, chance, places))
+
     def _fetch(self, rows: Indices, chance: StepChance) -> list[RecordGroup]:
-        if not self._is_tensors:
-            return Items(self.rows, self.collate).fetch(_asked(rows, chance))
-        if not len(rows):
-            return []
-        return [RecordGroup(take_records(self.rows, torch.from_numpy(rows)), np.arange(len(rows)))]
+        found = self._read(rows, chance, np.arange(len(rows)))
+        refuse_if_none([found])
+        return found.groups
 
     def _prepared(self, groups: list[RecordGroup], chance: StepChance) -> list[RecordGroup]:
+        if self.device is None and self.augment is None:
+            return groups
         return [RecordGroup(self._prepare(group, chance), group.places) for group in groups]
 
     def _prepare(self, group: RecordGroup, chance: StepChance) -> Batch:
@@ -238,9 +275,9 @@ def ids_for(unit: UnitOfPrivacy, source: DataSource) -> Indices | None:
     return source.users
 
 
-def _asked(rows: Indices, chance: StepChance) -> list[tuple[int, int]]:
+def _asked(rows: Indices, chance: StepChance, places: Indices | slice = slice(None)) -> Asked:
     assert chance.items is not None  # items of a data set have a chance
-    return list(zip(rows.tolist(), chance.items.seeds.tolist(), strict=True))
+    return list(zip(rows[places].tolist(), chance.items.seeds[places].tolist(), strict=True))
 
 
 def _as_tensors(rows: Any) -> Any:

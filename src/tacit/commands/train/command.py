@@ -70,6 +70,7 @@ def train(
     if public_test is not None:
         facts = replace(facts, public_test=str(public_test.absolute()))
     private, test = _records(table, facts)
+    del table  # what is left of it are the features
     if explain and not json:
         explain_settings(facts)
     if not json:
