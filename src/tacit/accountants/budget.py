@@ -20,8 +20,9 @@ from tacit.accountants.guarantee import check_delta, check_ledger
 from tacit.accountants.pld.accountant import ledger_bracket
 from tacit.accountants.renyi.balls_in_bins import are_whole_passes, in_passes
 from tacit.accountants.renyi.conversion import rdp_bound
-from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
+from tacit.accountants.renyi.divergences import renyi_curve
 from tacit.accountants.renyi.filter import RenyiFilter
+from tacit.accountants.renyi.poisson_steps import ORDERS
 from tacit.accountants.search import most_within
 from tacit.errors import BudgetError, InputError, RefusedError, check_positive, is_number
 from tacit.ledger import Charge, Charges, GaussianSumQuery, Ledger, LedgerHeader, PoissonSample, SamplingEvent

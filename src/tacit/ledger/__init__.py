@@ -2,19 +2,21 @@
 
 from tacit.ledger.chain import Chain, Head
 from tacit.ledger.charges import Charge, Charges
+from tacit.ledger.event_json import event_from_json, event_to_json
 from tacit.ledger.events import (
     BallsInBinsStep,
     DiscretePoissonSample,
     FixedSizeSample,
     GaussianSumQuery,
+    NegativeBinomialTrials,
     Neighbours,
     PoissonSample,
+    PoissonTrials,
     PosteriorSample,
     SamplingEvent,
     ShuffledStep,
+    Tuned,
     Unit,
-    event_from_json,
-    event_to_json,
     merged_noise_multiplier,
 )
 from tacit.ledger.file import LedgerFile, is_begun, ledger_path, read_ledger, verify_ledger
@@ -34,13 +36,16 @@ __all__ = [
     "Ledger",
     "LedgerFile",
     "LedgerHeader",
+    "NegativeBinomialTrials",
     "Neighbours",
     "PoissonSample",
+    "PoissonTrials",
     "PosteriorSample",
     "RegisteredLedger",
     "RegisteredRun",
     "SamplingEvent",
     "ShuffledStep",
+    "Tuned",
     "Unit",
     "event_from_json",
     "event_to_json",

@@ -1,4 +1,5 @@
-"""What a ledger says happened: sampling events that hold Gaussian sum queries, and posterior samples.
+"""What a ledger says happened: sampling events that hold Gaussian sum queries, posterior samples, and
+the best of several trials.
 
 These are raw public facts (paper G, sections 2 and 3): which policy chose the records, and for each group of vectors
 what one record could do to the sum and how much noise was added to it. No conclusion is stored, and nothing that
@@ -6,11 +7,18 @@ depends on the data. An accountant reads the facts and draws the conclusions.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from tacit.errors import InputError, LedgerError, check_count, check_fraction, check_positive, check_share
+from tacit.errors import (
+    InputError,
+    check_count,
+    check_fraction,
+    check_inside,
+    check_positive,
+    check_share,
+    is_number,
+)
 
 Neighbours = Literal["add_remove", "replace_one"]
 Unit = Literal["record", "microbatch", "user"]
@@ -243,51 +251,58 @@ def _refuse_grid(queries: tuple[GaussianSumQuery, ...], kind: str) -> None:
         raise InputError(f"strict numerics are proved for Poisson sampling only, found a {kind} sample on a grid")
 
 
+@dataclass(frozen=True, slots=True)
+class PoissonTrials:
+    """A number of trials from the Poisson distribution of this mean; where it says none, there is one."""
+
+    mean: float
+
+    law: ClassVar[str] = "poisson"
+
+    def __post_init__(self) -> None:
+        check_positive("mean", self.mean)
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeBinomialTrials:
+    """A number of trials from the truncated negative binomial: eta 0 is the logarithmic one, 1 the geometric."""
+
+    eta: float
+    gamma: float
+
+    law: ClassVar[str] = "negative_binomial"
+
+    def __post_init__(self) -> None:
+        check_inside("gamma", self.gamma)
+        if not (is_number(self.eta) and self.eta > -1):
+            raise InputError(f"eta must be a finite number above -1, found {self.eta!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The best of a random number of trials; the others and how many there were are not released.
+
+    Papernot and Steinke 2022. What a trial tries is drawn independently of the data, the same charges pay for each.
+
+    Args:
+        trial: what one trial takes from the data, its score included: events, each with its number of steps.
+        trials: the distribution of their number.
+    """
+
+    trial: tuple[tuple[PoissonSample, int], ...]
+    trials: PoissonTrials | NegativeBinomialTrials
+
+    kind: ClassVar[str] = "tuned"
+    neighbours: ClassVar[Neighbours] = "add_remove"
+    queries: ClassVar[tuple[GaussianSumQuery, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if not self.trial or not all(isinstance(event, PoissonSample) for event, _ in self.trial):
+            raise InputError("a trial must be made of poisson events, and of at least one")
+        for _, steps in self.trial:
+            check_count("steps", steps, MOST)
+
+
 SamplingEvent = (
-    PoissonSample | DiscretePoissonSample | FixedSizeSample | BallsInBinsStep | ShuffledStep | PosteriorSample
+    PoissonSample | DiscretePoissonSample | FixedSizeSample | BallsInBinsStep | ShuffledStep | PosteriorSample | Tuned
 )
-
-_KINDS: dict[
-    str,
-    type[PoissonSample]
-    | type[DiscretePoissonSample]
-    | type[FixedSizeSample]
-    | type[BallsInBinsStep]
-    | type[ShuffledStep],
-] = {
-    DiscretePoissonSample.kind: DiscretePoissonSample,
-    PoissonSample.kind: PoissonSample,
-    FixedSizeSample.kind: FixedSizeSample,
-    BallsInBinsStep.kind: BallsInBinsStep,
-    ShuffledStep.kind: ShuffledStep,
-}
-
-
-def event_to_json(event: SamplingEvent) -> dict[str, Any]:
-    """The event as plain JSON values, under the name of its policy."""
-    fields = {name: getattr(event, name) for name in event.__slots__ if name != "queries"}
-    if isinstance(event, PosteriorSample):
-        return {"sampling": event.kind, **fields}
-    queries = [_query_to_json(query) for query in event.queries]
-    return {"sampling": event.kind, **fields, "queries": queries}
-
-
-def _query_to_json(query: GaussianSumQuery) -> dict[str, Any]:
-    fields = {name: getattr(query, name) for name in query.__slots__}
-    return fields if query.grid is not None else {name: item for name, item in fields.items() if name != "grid"}
-
-
-def event_from_json(value: Mapping[str, Any]) -> SamplingEvent:
-    """The inverse of :func:`event_to_json`; an unknown policy or field is refused by name."""
-    kind = value.get("sampling") if isinstance(value, Mapping) else None
-    if not isinstance(kind, str) or (kind not in _KINDS and kind != PosteriorSample.kind):
-        known = ", ".join(sorted([*_KINDS, PosteriorSample.kind]))
-        raise LedgerError(f"unknown sampling event {kind!r}; this version reads {known}")
-    fields = {name: item for name, item in value.items() if name != "sampling"}
-    try:
-        if kind == PosteriorSample.kind:
-            return PosteriorSample(**fields)
-        queries = tuple([GaussianSumQuery(**query) for query in fields.pop("queries")])
-        return _KINDS[kind](**fields, queries=queries)
-    except (TypeError, KeyError, AttributeError, InputError) as error:
-        raise LedgerError(f"a {kind} event cannot be read: {error}") from error

@@ -6,8 +6,9 @@ from typing import ClassVar
 
 from tacit.accountants.guarantee import Guarantee, check_ledger, statement
 from tacit.accountants.renyi.conversion import ROUNDING, Conversion, conversion_cost, epsilon_from_rdp
-from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
+from tacit.accountants.renyi.divergences import renyi_curve
 from tacit.accountants.renyi.filter import filter_of
+from tacit.accountants.renyi.poisson_steps import ORDERS
 from tacit.accountants.renyi.posterior_sample import pure_epsilon, taken_as_exact
 from tacit.ledger import Ledger
 
