@@ -12,7 +12,7 @@ from tacit.errors import InputError, is_number
 from tacit.runs.problem import Problem
 from tacit.storage.json_files import Fields
 from tacit.storage.names import clean
-from tacit.tables import Schema
+from tacit.tables import Candidate, Schema, Search
 
 FORMAT = 1  # of run.json and of evaluation.json
 COEFFICIENTS = "coefficients"  # the task of tacit regress
@@ -47,6 +47,7 @@ class RunFacts:
         spread_begun: a histogram of residuals was about to be drawn; without ``spread`` it was lost.
         score: how good the model is on records that were held out: released numbers with intervals.
         score_begun: it was about to be drawn; without ``score`` it was lost.
+        trial_score: of a search, the best trial's noisy score, a mean over the declared units; the best of several.
     """
 
     problem: Problem
@@ -63,6 +64,7 @@ class RunFacts:
     path: str | None = None
     score: dict[str, Any] | None = None
     score_begun: bool = False
+    trial_score: float | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -111,6 +113,9 @@ class RunFacts:
             "path": self.path,
             "score": self.score,
             "score_begun": self.score_begun,
+            "search": None if problem.search is None else problem.search.to_json(),
+            "candidate": None if problem.search is None else problem.candidate.to_json(),
+            "trial_score": self.trial_score,
         }
 
     @classmethod
@@ -123,6 +128,8 @@ class RunFacts:
             Schema.from_json(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
             facts["model"], shared=facts.get("shared_epsilon") is not None,
             hold_out=facts.get("hold_out") or 0.0,
+            search=Search.from_json(facts["search"]) if facts.get("search") else None,
+            candidate=Candidate(**(facts.get("candidate") or {})),
         )  # fmt: skip
         known = {name: _typed(facts, name, kinds) for name, kinds in _KINDS.items()}
         spread = facts.get("spread") or None
@@ -143,6 +150,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "path": (str,),
     "score": (dict,),
     "score_begun": (bool,),
+    "trial_score": (int, float),
 }
 
 

@@ -7,13 +7,17 @@ evaluation.json          how good it is on data that was declared public
 artefacts.json           the hashes of these, written last: it alone says that the run is finished
 checkpoint.safetensors   while the run goes on
 hold-out.private         which records are kept from training, while the run goes on
+tuning*.private          how far a search is, and its best trial, while it goes on
 evidence.*.safetensors   private, if asked for; readable by the owner alone
 """
 
+import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Protocol, get_args
 
 from tacit.errors import InputError, TacitError
@@ -24,7 +28,7 @@ from tacit.runs.evaluation_file import Evaluation, parse_evaluation
 from tacit.runs.facts import COEFFICIENTS, FORMAT, DeclaredFacts, RunFacts, parse_facts
 from tacit.storage import locks
 from tacit.storage.append_only import head_path
-from tacit.storage.files import make_folders, read_bytes, reason_of, replace_file, temporary_path
+from tacit.storage.files import is_there, make_folders, read_bytes, reason_of, replace_file, temporary_path
 from tacit.storage.json_files import read_json, write_json
 
 
@@ -63,6 +67,18 @@ class RunFolder:
     @property
     def hold_out(self) -> Path:
         return self.path / "hold-out.private"
+
+    @property
+    def tuning(self) -> Path:
+        return self.path / "tuning.private"
+
+    def best_trial(self, number: int) -> Path:
+        return self.path / f"tuning-{number}.private"
+
+    @property
+    def trial(self) -> Path:
+        """A folder for the ledger of the trial that is being run."""
+        return self.path / "tuning-trial.private"
 
     @property
     def evaluation(self) -> Path:
@@ -117,6 +133,7 @@ class RunFolder:
                 if new and not (self.ledger.exists() or self.checkpoint.exists()):
                     self.facts.unlink(missing_ok=True)
                     self.hold_out.unlink(missing_ok=True)
+                    self.forget_search()
                 raise
 
     def _remove_if_empty(self) -> None:
@@ -148,6 +165,22 @@ class RunFolder:
         for path in (self.checkpoint, self.hold_out):
             path.unlink(missing_ok=True)
             temporary_path(path).unlink(missing_ok=True)  # a kill may have left a part of the last one
+        if is_there(self.tuning):
+            self.forget_search()
+            self._level_times()
+
+    def forget_search(self, *kept: Path) -> None:
+        """Remove what a search keeps to itself, but for what it goes on with."""
+        rmtree(self.trial, ignore_errors=True)
+        for path in self.path.glob("tuning*.private*"):
+            if path not in kept:
+                path.unlink(missing_ok=True)
+
+    def _level_times(self) -> None:
+        """Give all files one time: that of the last minus that of the first would tell how many trials there were."""
+        now = time.time()
+        for path in (*self.path.iterdir(), self.path):
+            os.utime(path, (now, now))
 
     def write_facts(self, facts: RunFacts) -> None:
         write_json(self.facts, facts.to_json())
@@ -203,9 +236,9 @@ class RunFolder:
             found = read_json(self.facts, FORMAT)
         except InputError:
             found = None
-        return (
-            "tacit regress TABLE" if found is not None and found.value("task") == COEFFICIENTS else "tacit train TABLE"
-        )
+        if found is not None and found.value("task") == COEFFICIENTS:
+            return "tacit regress TABLE"
+        return "tacit train TABLE" if found is None or found.value("search") is None else "tacit tune TABLE"
 
     def check_finished(self) -> None:
         """Refuse a run that was not finished, and one whose files are not those that it wrote."""

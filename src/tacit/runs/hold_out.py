@@ -23,7 +23,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.predictions import Predictor
 from tacit.storage.files import read_bytes, replace_file
 from tacit.tables import Encoded
-from tacit.tables.recipes import score_event
+from tacit.tables.releases import score_event
 from tacit.types import Floats
 
 LEVEL = 0.95
@@ -51,7 +51,7 @@ def release_scores(predictor: Predictor, held: Encoded, noise: float, randomness
     """Predict what was held out, count, add noise and read the scores. It has been charged."""
     classes = predictor.problem.classes
     assert classes is not None
-    labels, weights = held.targets.astype(np.int64), _weights(held)
+    labels, weights = held.targets.astype(np.int64), weights_of(held)
     said = predictor.classes(held.inputs).mean.numpy() if len(labels) else np.zeros((0, len(classes)))
     wrong = (said.argmax(1) != labels).astype(np.int64)
     tenth = np.clip((said[:, 1] * BINS).astype(np.int64), 0, BINS - 1)
@@ -136,7 +136,8 @@ def _units(data: Encoded) -> tuple[int, NDArray[np.int64]]:
     return len(names), place.astype(np.int64)
 
 
-def _weights(data: Encoded) -> Floats | None:
+def weights_of(data: Encoded) -> Floats | None:
+    """Of records: one over how many their owner has; None where records are the units."""
     if data.users is None:
         return None
     units, place = _units(data)

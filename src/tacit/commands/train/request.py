@@ -9,7 +9,7 @@ from tacit.commands.continued import check_unchanged
 from tacit.errors import InputError
 from tacit.runs import Problem, RunFacts, RunFolder
 from tacit.runs.shared_budget import registry_name, shared_total
-from tacit.tables import Method, Schema, Table, default_delta, public_schema, read_schema, read_table
+from tacit.tables import Method, Schema, Search, Table, default_delta, public_schema, read_schema, read_table
 from tacit.tables.files import to_number
 
 
@@ -27,6 +27,7 @@ class Request:
     task: str | None
     registry: str | None
     hold_out: float | None = None
+    search: Search | None = None
 
     def __post_init__(self) -> None:
         if self.task is not None and self.task not in ("classification", "regression"):
@@ -65,9 +66,10 @@ def new_run(
     problem = Problem(
         replace(schema, target=target, registry=None), target, asked.epsilon, delta,
         asked.method or "sgld", asked.model or "linear", shared is not None,  # type: ignore[arg-type]
-        asked.hold_out or 0.0,
+        asked.hold_out or 0.0, asked.search,
     )  # fmt: skip
     _ = problem.recipe  # refuses bad numbers before anything is written
+    problem.check_search()
     named = None if budget is None else folder.name_of(budget)
     return RunFacts(problem, shared_ledger=named, shared_epsilon=shared, registry=registry)
 
@@ -96,7 +98,7 @@ def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
     problem = facts.problem
     known = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
             "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
-            "task": problem.task, "registry": facts.registry, "hold_out": problem.hold_out}  # fmt: skip
+            "task": problem.task, "registry": facts.registry, "hold_out": problem.hold_out, "search": problem.search}  # fmt: skip
     check_unchanged(known, {name: getattr(asked, name) for name in known})
     _check_ledger_is_there(folder, facts)
     return facts
