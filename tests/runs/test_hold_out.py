@@ -11,7 +11,7 @@ from tacit.runs import Problem, RunFacts, RunFolder, train_table
 from tacit.runs import hold_out as room
 from tacit.runs.hold_out import BINS, _counted, read_scores, split_off
 from tacit.tables import Category, Encoded, Number, Schema, Table, encode
-from tacit.tables.recipes import score_event
+from tacit.tables.releases import score_event
 
 SCHEMA = Schema((Number("x", -3, 3), Category("ill", ("no", "yes"))), records=2000, users=500, target="ill")
 

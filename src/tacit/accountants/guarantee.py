@@ -140,8 +140,8 @@ def assumptions(ledger: Ledger) -> tuple[str, ...]:
         sentences.append("holds if the settings of later runs were fixed before the outputs of earlier ones were seen")
     if any(isinstance(charge.event, Tuned) for charge in ledger.charges):
         sentences.append(
-            "search: settings and the number of trials were drawn from chance alone, and of all trials only the best is "
-            "known; how long the search took tells their number and is not covered"
+            "search: settings and the number of trials were drawn from chance alone, and only the best trial is known; "
+            "how long the search took tells their number and is not covered"
         )
     if any(isinstance(charge.event, BallsInBinsStep) for charge in ledger.charges):
         sentences.append("every balls-in-bins pass was finished or charged in full before the next began")

@@ -86,9 +86,9 @@ def tune(
 
 def _search(attempts: list[str], trials: float | None, law: str | None, by: str | None) -> Search | None:
     """What was asked for; None if nothing was."""
-    if not attempts and trials is law is by is None:
-        return None
     known = {"trials": trials, "law": law, "by": by}
+    if not attempts and not any(value is not None for value in known.values()):
+        return None
     given: dict[str, object] = {name: value for name, value in known.items() if value is not None}
     if attempts:
         given["grid"] = dict(_values(text) for text in attempts)

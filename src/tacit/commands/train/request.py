@@ -98,7 +98,8 @@ def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
     problem = facts.problem
     known = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
             "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
-            "task": problem.task, "registry": facts.registry, "hold_out": problem.hold_out, "search": problem.search}  # fmt: skip
+            "task": problem.task, "registry": facts.registry, "hold_out": problem.hold_out,
+            "search": problem.search}  # fmt: skip
     check_unchanged(known, {name: getattr(asked, name) for name in known})
     _check_ledger_is_there(folder, facts)
     return facts
