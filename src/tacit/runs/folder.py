@@ -179,7 +179,7 @@ class RunFolder:
     def _level_times(self) -> None:
         """Give all files one time: that of the last minus that of the first would tell how many trials there were."""
         now = time.time()
-        for path in (*self.path.iterdir(), self.path):
+        for path in self.path.iterdir():
             os.utime(path, (now, now))
 
     def write_facts(self, facts: RunFacts) -> None:
