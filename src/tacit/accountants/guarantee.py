@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tacit.evidence import Evidence
 
 Notion = Literal["dp", "bayesian_dp"]
-_BY_RENYI = ("balls_in_bins", "discrete_poisson", "fixed_size", "tuned")
+_BY_RENYI = ("balls_in_bins", "discrete_poisson", "fixed_size", "thresholded", "tuned")
 
 
 @dataclass(frozen=True, slots=True)

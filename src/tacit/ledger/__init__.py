@@ -7,7 +7,6 @@ from tacit.ledger.events import (
     BallsInBinsStep,
     DiscretePoissonSample,
     FixedSizeSample,
-    GaussianSumQuery,
     NegativeBinomialTrials,
     Neighbours,
     PoissonSample,
@@ -15,14 +14,15 @@ from tacit.ledger.events import (
     PosteriorSample,
     SamplingEvent,
     ShuffledStep,
+    ThresholdedSample,
     Tuned,
     Unit,
-    merged_noise_multiplier,
 )
 from tacit.ledger.file import LedgerFile, is_begun, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.ledger import Ledger, LedgerHeader
 from tacit.ledger.registered_runs import RegisteredRun, joined, registered_runs
 from tacit.ledger.registry import RegisteredLedger
+from tacit.ledger.sums import GaussianSumQuery, merged_noise_multiplier
 
 __all__ = [
     "BallsInBinsStep",
@@ -45,6 +45,7 @@ __all__ = [
     "RegisteredRun",
     "SamplingEvent",
     "ShuffledStep",
+    "ThresholdedSample",
     "Tuned",
     "Unit",
     "event_from_json",

@@ -8,15 +8,16 @@ from tacit.ledger.events import (
     BallsInBinsStep,
     DiscretePoissonSample,
     FixedSizeSample,
-    GaussianSumQuery,
     NegativeBinomialTrials,
     PoissonSample,
     PoissonTrials,
     PosteriorSample,
     SamplingEvent,
     ShuffledStep,
+    ThresholdedSample,
     Tuned,
 )
+from tacit.ledger.sums import GaussianSumQuery
 
 _KINDS: dict[
     str,
@@ -24,13 +25,15 @@ _KINDS: dict[
     | type[DiscretePoissonSample]
     | type[FixedSizeSample]
     | type[BallsInBinsStep]
-    | type[ShuffledStep],
+    | type[ShuffledStep]
+    | type[ThresholdedSample],
 ] = {
     DiscretePoissonSample.kind: DiscretePoissonSample,
     PoissonSample.kind: PoissonSample,
     FixedSizeSample.kind: FixedSizeSample,
     BallsInBinsStep.kind: BallsInBinsStep,
     ShuffledStep.kind: ShuffledStep,
+    ThresholdedSample.kind: ThresholdedSample,
 }
 
 

@@ -6,84 +6,21 @@ what one record could do to the sum and how much noise was added to it. No concl
 depends on the data. An accountant reads the facts and draws the conclusions.
 """
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tacit.errors import (
     InputError,
     check_count,
-    check_fraction,
     check_inside,
     check_positive,
     check_share,
     is_number,
 )
+from tacit.ledger.sums import MOST, GaussianSumQuery, merged_noise_multiplier
 
 Neighbours = Literal["add_remove", "replace_one"]
 Unit = Literal["record", "microbatch", "user"]
-MOST = 10**12  # steps, or copies of a vector: nobody counts further, and accountants still compute with it
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianSumQuery:
-    """A sum of clipped vectors released with Gaussian noise: the privacy tuple (S_g, s_g) of paper G, section 2.
-
-    Args:
-        clip_norm: S_g, the L2 norm that no clipped vector exceeds in exact arithmetic.
-        noise_stddev: s_g, the standard deviation of the noise on each coordinate of the *sum*.
-        slack: what floating point may add, relative to ``clip_norm`` (failure-modes F6).
-        multiplicity: how many clipped vectors one unit can change: 1, or 2 for a record inside a microbatch.
-        group: the name of the group of vectors, for the reader.
-        grid: the step of the grid that vectors were rounded to before the sum, whose noise is then the discrete
-            Gaussian; None for float64 sums with continuous noise.
-
-    Example:
-        >>> GaussianSumQuery(clip_norm=1.0, noise_stddev=1.3).noise_multiplier
-        1.3
-    """
-
-    clip_norm: float
-    noise_stddev: float
-    slack: float = 0.0
-    multiplicity: int = 1
-    group: str = "all"
-    grid: float | None = None
-
-    def __post_init__(self) -> None:
-        check_positive("clip_norm", self.clip_norm)
-        check_positive("noise_stddev", self.noise_stddev)
-        check_count("multiplicity", self.multiplicity, MOST)
-        check_fraction("slack", self.slack)
-        if not isinstance(self.group, str):
-            raise InputError(f"group must be a name, found {self.group!r}")
-        if self.grid is not None:
-            check_positive("grid", self.grid)
-
-    @property
-    def sensitivity(self) -> float:
-        """How far, in L2 norm, adding or removing one unit can move the sum."""
-        return self.multiplicity * self.clip_norm * (1.0 + self.slack)
-
-    @property
-    def noise_multiplier(self) -> float:
-        """z = s / sensitivity of this group alone."""
-        return self.noise_stddev / self.sensitivity
-
-
-def merged_noise_multiplier(queries: tuple[GaussianSumQuery, ...]) -> float:
-    """The noise multiplier of all groups released together (paper G, section 3).
-
-    Dividing each group by its noise gives one query of sensitivity S* = sqrt(sum_g (S_g / s_g)^2) and noise 1, so
-    z = 1 / S*.
-
-    Example:
-        >>> round(merged_noise_multiplier((GaussianSumQuery(1.0, 2.0), GaussianSumQuery(2.0, 4.0))), 6)
-        1.414214
-    """
-    if not queries:
-        raise InputError("queries must hold at least one Gaussian sum query, found none")
-    return 1.0 / math.hypot(*(query.sensitivity / query.noise_stddev for query in queries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +67,35 @@ class DiscretePoissonSample:
     @property
     def noise_multiplier(self) -> float:
         return merged_noise_multiplier(self.queries)
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdedSample:
+    """Sums of all units of which only those above a threshold are shown, among cells that nobody declared.
+
+    Which cells there are is private, so a unit that alone is in a cell could be seen by its name. The threshold is so
+    high that this happens with a chance of at most ``failure``, which comes on top of delta; but for that, it is the
+    Gaussian release of its queries (docs/maths.md, section 13).
+    """
+
+    failure: float
+    queries: tuple[GaussianSumQuery, ...]
+
+    kind: ClassVar[str] = "thresholded"
+    neighbours: ClassVar[Neighbours] = "add_remove"
+
+    def __post_init__(self) -> None:
+        check_inside("failure", self.failure)
+        _refuse_grid(self.queries, self.kind)
+
+    @property
+    def noise_multiplier(self) -> float:
+        return merged_noise_multiplier(self.queries)
+
+    @property
+    def gaussian(self) -> PoissonSample:
+        """The same release with declared cells."""
+        return PoissonSample(1.0, self.queries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,5 +270,12 @@ class Tuned:
 
 
 SamplingEvent = (
-    PoissonSample | DiscretePoissonSample | FixedSizeSample | BallsInBinsStep | ShuffledStep | PosteriorSample | Tuned
+    PoissonSample
+    | DiscretePoissonSample
+    | ThresholdedSample
+    | FixedSizeSample
+    | BallsInBinsStep
+    | ShuffledStep
+    | PosteriorSample
+    | Tuned
 )

@@ -26,6 +26,7 @@ class Number:
         weight: how much more than others it may count, known beforehand; 2 for what is rare but telling.
         missing: codes that stand for a missing value, such as -9 or 999.
         decimal: "," for numbers written as 1.234,5.
+        ask: "bounds", "bins" or both, to be found by a charged query (``bounds = "ask"`` in a schema).
     """
 
     name: str
@@ -37,6 +38,7 @@ class Number:
     weight: float = 1.0
     missing: tuple[float | str, ...] = ()
     decimal: str = "."
+    ask: tuple[str, ...] = ()
 
     kind: ClassVar[str] = "number"
 
@@ -58,10 +60,12 @@ class Number:
         if self.decimal not in (".", ","):
             raise InputError(f'column {self.name!r}: decimal must be "." or ",", found {self.decimal!r}')
         _check_missing(self.name, self.missing)
+        if self.ask and (self.low is not None or ("bins" in self.ask and self.bins)):
+            raise InputError(f"column {self.name!r}: what is declared cannot be asked for too")
 
     @property
     def is_declared(self) -> bool:
-        return self.low is not None or bool(self.bins)
+        return not self.ask and (self.low is not None or bool(self.bins))
 
     @property
     def missing_part(self) -> str:
@@ -70,13 +74,17 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """One of several declared levels, as text; what is none of them has no feature set."""
+    """One of several declared levels, as text; what is none of them has no feature set.
+
+    ``ask`` is ("levels",) if they are to be found by a charged query (``levels = "ask"`` in a schema).
+    """
 
     name: str
     levels: tuple[str, ...] = ()
     may_be_missing: bool = False
     weight: float = 1.0
     missing: tuple[float | str, ...] = ()
+    ask: tuple[str, ...] = ()
 
     kind: ClassVar[str] = "category"
 
@@ -160,12 +168,16 @@ def column_from_json(facts: object) -> Column:
     if not isinstance(facts, dict) or not isinstance(facts.get("name"), str):
         raise InputError(f"every column of a schema needs a name, found {facts!r}")
     rest = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items() if key != "kind"}
+    asked = tuple(key for key in ("bounds", "bins", "levels") if rest.get(key) == "ask")
+    rest = {key: value for key, value in rest.items() if key not in asked}
     kind = KINDS.get(str(facts.get("kind")))
     if kind is None:
         raise InputError(
             f"column {facts['name']!r}: kind must be one of {', '.join(KINDS)}, found {facts.get('kind')!r}"
         )
-    unknown = sorted(set(rest) - {field.name for field in fields(kind)})
+    known = {field.name for field in fields(kind)} - {"ask"}
+    wrong = [key for key in asked if key not in _ASKED.get(kind.kind, ())]
+    unknown = sorted(set(rest) - known) + wrong
     if unknown:
         raise InputError(f"column {facts['name']!r}: a {kind.kind} has no {unknown[0]!r}; see docs/tables.md")
     for key in ("bins", "levels", "yes", "no", "missing"):
@@ -175,15 +187,19 @@ def column_from_json(facts: object) -> Column:
         raise InputError(f"column {facts['name']!r}: may_be_missing must be true or false")
     if "weight" in rest:
         check_positive(f"column {facts['name']!r}: weight", rest["weight"])
-    column: Column = kind(**rest)
+    column: Column = kind(**rest, ask=asked) if asked else kind(**rest)
     return column
+
+
+_ASKED = {"number": ("bounds", "bins"), "category": ("levels",)}
 
 
 def column_to_json(column: Column) -> dict[str, Any]:
     """What a schema file says of a column: what differs from the defaults."""
     said = {field.name: field.default for field in fields(column)}
     values = {key: value for key, value in asdict(column).items() if value != said[key]}
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+    asked = dict.fromkeys(values.pop("ask", ()), "ask")
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()} | asked
     return {"name": plain.pop("name"), "kind": column.kind, **plain}
 
 
