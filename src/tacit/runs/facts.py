@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import InputError, is_number
+from tacit.ledger import event_from_json, event_to_json
 from tacit.runs.problem import Problem
 from tacit.storage.json_files import Fields
 from tacit.storage.names import clean
@@ -47,6 +48,7 @@ class RunFacts:
         spread_begun: a histogram of residuals was about to be drawn; without ``spread`` it was lost.
         score: how good the model is on records that were held out: released numbers with intervals.
         score_begun: it was about to be drawn; without ``score`` it was lost.
+        asking: what the schema left open was about to be asked for; until it is false, the schema is not filled in.
         trial_score: of a search, the best trial's noisy score, a mean over the declared units; the best of several.
     """
 
@@ -65,6 +67,7 @@ class RunFacts:
     score: dict[str, Any] | None = None
     score_begun: bool = False
     trial_score: float | None = None
+    asking: bool = False
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -90,7 +93,7 @@ class RunFacts:
             "classes": None if problem.classes is None else list(problem.classes),
             "features": [column.name for column in schema.features(problem.target)],
             "dataset": schema.dataset,
-            "n_records": problem.units,
+            "n_records": None if problem.units_asked else problem.units,
             "hold_out": problem.hold_out,
             "unit": "record" if schema.unit == "record" else "user",
             "method": problem.method,
@@ -116,6 +119,8 @@ class RunFacts:
             "search": None if problem.search is None else problem.search.to_json(),
             "candidate": None if problem.search is None else problem.candidate.to_json(),
             "trial_score": self.trial_score,
+            "asked": None if problem.asked is None else event_to_json(problem.asked),
+            "asking": self.asking,
         }
 
     @classmethod
@@ -130,6 +135,7 @@ class RunFacts:
             hold_out=facts.get("hold_out") or 0.0,
             search=Search.from_json(facts["search"]) if facts.get("search") else None,
             candidate=Candidate(**(facts.get("candidate") or {})),
+            asked=event_from_json(facts["asked"]) if facts.get("asked") else None,  # type: ignore[arg-type]
         )  # fmt: skip
         known = {name: _typed(facts, name, kinds) for name, kinds in _KINDS.items()}
         spread = facts.get("spread") or None
@@ -151,6 +157,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "score": (dict,),
     "score_begun": (bool,),
     "trial_score": (int, float),
+    "asking": (bool,),
 }
 
 

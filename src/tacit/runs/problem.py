@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tacit.errors import InputError, check_fraction
+from tacit.ledger import PoissonSample, ThresholdedSample
 from tacit.tables import Candidate, Facts, Method, Recipe, Schema, Search, Task, feature_names, recipe
 from tacit.tables.searches import DEFAULTS
 
@@ -20,6 +21,7 @@ class Problem:
         shared: the budget is shared with other runs, some of them still to be designed, so that RDP must calibrate.
         search: settings are searched for, by a random number of trials.
         candidate: which settings this trial, or the best of them, has.
+        asked: the release that filled in the schema, charged before all else.
     """
 
     schema: Schema
@@ -32,6 +34,7 @@ class Problem:
     hold_out: float = 0.0
     search: Search | None = None
     candidate: Candidate = DEFAULTS
+    asked: PoissonSample | ThresholdedSample | None = None
 
     def __post_init__(self) -> None:
         self.schema.check(self.target)
@@ -45,6 +48,11 @@ class Problem:
     def units(self) -> int:
         """The declared number of units that are trained on."""
         return max(1, round((1 - self.hold_out) * self.schema.units))
+
+    @property
+    def units_asked(self) -> bool:
+        """Whether the number of units is an answer of this run, unknown when its ledger was opened."""
+        return self.asked is not None and bool({"records", "users"} & set(self.schema.asked))
 
     @property
     def task(self) -> Task:
@@ -80,6 +88,8 @@ class Problem:
                 scored=bool(self.hold_out),
                 search=self.search,
                 candidate=self.candidate,
+                asked=self.asked,
+                units_asked=self.units_asked,
             )
         )
 

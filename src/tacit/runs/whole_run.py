@@ -45,6 +45,7 @@ def train_table(
     *,
     test: Encoded | None = None,
     resume: bool = False,
+    begun: bool = False,
     checkpoints: bool = True,
     randomness: Randomness | None = None,
     assumptions: tuple[str, ...] = (),
@@ -57,19 +58,21 @@ def train_table(
     Args:
         data: the private records, encoded by the problem's schema.
         test: public records, to evaluate on and, with ``facts.evidence``, to gather evidence about.
+        begun: the folder's ledger was charged for what the schema left open, and the run goes on from there.
         checkpoints: whether the run can be gone on with; without them a run that is stopped is lost.
         assumptions: what the guarantee rests on besides what the schema says.
     """
     problem, randomness = facts.problem, randomness or Randomness()
-    plan = _plan(facts, folder, assumptions)
+    plan = plan_of(facts, folder, assumptions)
     if not resume:
         check_budget(problem, plan)
-    with folder.claimed(new=not resume):
+    with folder.claimed(new=not (resume or begun)):
         if not resume:
             folder.write_facts(facts)
         held = None
         if problem.hold_out:
-            data, held = split_off(data, problem.hold_out, folder, randomness, resume=resume)
+            split = resume and (is_there(folder.hold_out) or is_there(folder.checkpoint))
+            data, held = split_off(data, problem.hold_out, folder, randomness, resume=split)
         if problem.search is not None:
             found = _searched(facts, data, plan, folder, randomness, resume=resume)
             return _finished(folder, found, held, plan, test, randomness)
@@ -123,7 +126,8 @@ def _scored(folder: RunFolder, trained: TrainedTable, held: Encoded, randomness:
     return replace(trained, facts=replace(begun, score={"scores": scores}))
 
 
-def _plan(facts: RunFacts, folder: RunFolder, assumptions: tuple[str, ...]) -> TrainingPlan:
+def plan_of(facts: RunFacts, folder: RunFolder, assumptions: tuple[str, ...] = ()) -> TrainingPlan:
+    """All public facts of the training, and the ledger that it is charged to."""
     problem, ledger = facts.problem, folder.place_of_ledger(facts)
     if isinstance(ledger, RegisteredLedger) and is_there(Path(ledger.registry)):
         read_registry(ledger.registry)  # another file, or a damaged one, is refused before anything is written

@@ -18,7 +18,16 @@ from typing import Any, Literal, get_args
 from tacit.accountants import check_delta, gaussian_mu, get_accountant
 from tacit.accountants.search import smallest_within
 from tacit.errors import InputError, RefusedError, check_count, check_positive
-from tacit.ledger import Charge, GaussianSumQuery, Ledger, NegativeBinomialTrials, PoissonSample, PoissonTrials, Tuned
+from tacit.ledger import (
+    Charge,
+    GaussianSumQuery,
+    Ledger,
+    NegativeBinomialTrials,
+    PoissonSample,
+    PoissonTrials,
+    ThresholdedSample,
+    Tuned,
+)
 from tacit.tables.releases import score_event, search_event, spread_event, trial_score_noise
 from tacit.tables.schema import Task
 from tacit.tables.searches import DEFAULTS, Candidate, Search
@@ -92,6 +101,8 @@ class Facts:
         scored: records were held out, and a tenth of the budget says how good the model is on them.
         search: settings are searched for: one trial's noise, so that all of them stay within the budget.
         candidate: which settings the trial has.
+        asked: what was released to fill in the schema, before all else.
+        units_asked: the number of units is an answer, so that nothing that is charged for may follow it.
     """
 
     units: int
@@ -107,12 +118,14 @@ class Facts:
     scored: bool = False
     search: Search | None = None
     candidate: Candidate = DEFAULTS
+    asked: PoissonSample | ThresholdedSample | None = None
+    units_asked: bool = False
 
     def __post_init__(self) -> None:
         for name in ("units", "features", "parameters", "outputs"):
             check_count(name, getattr(self, name))
         check_positive("epsilon", self.epsilon)
-        check_delta(self.delta, self.units)
+        check_delta(self.delta, None if self.units_asked else self.units)
         if self.method not in get_args(Method):
             raise InputError(f"method must be one of {', '.join(get_args(Method))}, found {self.method!r}")
 
@@ -137,13 +150,15 @@ def recipe(facts: Facts) -> Recipe:
     """
     mu = gaussian_mu(facts.epsilon, facts.delta)
     regression = facts.task == "regression"
-    probability = 0.2 if facts.units < MANY else 0.05
+    probability = 0.2 if facts.units < MANY and not facts.units_asked else 0.05
     steps = STEPS["vi" if facts.method == "vi" else facts.task]
     spread_noise = 1 / (math.sqrt(SPREAD_SHARE) * mu) if regression else None
     score_noise = 1 / (math.sqrt(SCORE_SHARE) * mu) if facts.scored else None
     number = None if facts.search is None else facts.search.number
     accountant = facts.accountant if number is None else "rdp"
-    noise = _noise(accountant, facts.epsilon, facts.delta, probability, steps, spread_noise, score_noise, number)
+    noise = _noise(
+        accountant, facts.epsilon, facts.delta, probability, steps, spread_noise, score_noise, number, facts.asked
+    )
     if number is not None:
         mu = probability * math.sqrt(steps) / noise  # that of one trial
     what = "all steps" if number is None else "all trials together"
@@ -174,6 +189,9 @@ def recipe(facts: Facts) -> Recipe:
         Setting("prior standard deviation", prior, prior_why),
         Setting("draws", draws, _DRAWS_WHY[facts.method]),
     ]
+    if facts.asked is not None:
+        why = "a tenth of the budget buys what the schema left open: bounds, levels or the number of records"
+        settings.append(Setting("noise on what was asked", facts.asked.noise_multiplier, why))
     if spread_noise is not None:
         why = "a tenth of the budget buys a noisy histogram of residuals, on which the intervals rest"
         settings.append(Setting("noise on the residuals' histogram", spread_noise, why))
@@ -214,11 +232,13 @@ def _search_settings(search: Search, candidate: Candidate, noise: float) -> list
 def _noise(
     accountant: str, epsilon: float, delta: float, probability: float, steps: int, spread_noise: float | None,
     score_noise: float | None, number: PoissonTrials | NegativeBinomialTrials | None = None,
+    asked: PoissonSample | ThresholdedSample | None = None,
 ) -> float:  # fmt: skip
     """The least noise multiplier at which all charges together stay within the budget."""
     reader = get_accountant(accountant)
     fixed = [] if spread_noise is None else [Charge(spread_event(spread_noise), 1)]
     fixed += [] if score_noise is None else [Charge(score_event(score_noise), 1)]
+    fixed += [] if asked is None else [Charge(asked, 1)]
 
     def cost(z: float) -> float:
         if number is None:
@@ -266,6 +286,8 @@ def _prior(facts: Facts) -> tuple[float, str]:
 
 
 def _sampling_why(facts: Facts) -> str:
+    if facts.units_asked:
+        return "the number of records was asked for, and what is charged must not follow it"
     return f"0.2 below {MANY:,} records, else 0.05: quick, and hardly any noise is lost by it"
 
 

@@ -125,9 +125,7 @@ class Schema:
         for one in (column, *self.features(target)):
             if isinstance(one, Number | Category) and one.ask:
                 what = " and ".join(one.ask)
-                raise InputError(
-                    f"column {one.name!r}: its {what} are still to be asked for; tacit schema --ask does it"
-                )
+                raise InputError(f"column {one.name!r}: its {what} are still to be asked for, by tacit schema --ask")
             if not one.is_declared:
                 raise InputError(f"column {one.name!r}: {one.missing_part} must be declared in the schema")
         match column:
@@ -150,9 +148,8 @@ class Schema:
             )
         rest = f"levels, classes and the number of records are taken as public ({self.source})"
         if self.asked:
-            return (
-                f"asked of the table, and charged where it was asked: {shown(list(self.asked))}; all other bounds, {rest}",
-            )
+            asked = shown(list(self.asked))
+            return (f"asked of the table, and charged where that was: {asked}; all other bounds, {rest}",)
         return (f"bounds, {rest}",)
 
     @property

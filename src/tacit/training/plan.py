@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Literal, get_args
 
@@ -48,6 +48,7 @@ class PrivacyPlan:
         assumptions: sentences that every statement about this run has to repeat.
         isolation: "records": every record's loss is computed as if it were alone, whatever the losses do. "trusted":
             the losses are trusted to keep records apart; the ledger says so, and every guarantee repeats it.
+        size_asked: the number of units is an answer that the same ledger was charged for: its header declares none.
     """
 
     sampling: SamplingPolicy
@@ -64,6 +65,7 @@ class PrivacyPlan:
     assumptions: tuple[str, ...] = ()
     numerics: Numerics = "float64"
     isolation: Isolation = "records"
+    size_asked: bool = field(default=False, repr=False)  # no part of a checkpoint's fingerprint
 
     def __post_init__(self) -> None:
         for name in ("block",) + (("physical_batch",) if self.physical_batch is not None else ()):
@@ -99,8 +101,8 @@ class PrivacyPlan:
             raise InputError(f"dataset must be a declared name, found {self.dataset!r}")
 
     @property
-    def _declared_size(self) -> int:
-        return self.dataset_size or max(1, round(self.sampling.implied_size))
+    def _declared_size(self) -> int | None:
+        return None if self.size_asked else self.dataset_size or max(1, round(self.sampling.implied_size))
 
     def header(self, randomness: Randomness) -> LedgerHeader:
         """What the ledger is opened with. The size is the declared one, never a count of the data."""

@@ -65,6 +65,8 @@ def train(
             raise InputError("the run was started without --bayesian-evidence; its first steps cannot be gathered now")
     else:
         folder.check_free()
+        if public_test is not None:
+            read_table(public_test)  # before anything is asked and charged for
         facts = new_run(table, data, asked, schema, public, folder, budget, budget_epsilon)
         facts = replace(facts, evidence=bayesian_evidence)
     if facts.evidence and facts.shared_ledger is not None:
@@ -77,7 +79,8 @@ def train(
     if not json:
         warn(facts.problem.recipe.warnings)
     with _progress(facts, shown=not json) as on_step, _saying_how_to_go_on(folder):
-        trained = train_table(facts, private, folder, test=test, resume=resume, on_step=on_step)
+        begun = facts.problem.asked is not None and not resume
+        trained = train_table(facts, private, folder, test=test, resume=resume, begun=begun, on_step=on_step)
     say_outcome(folder, trained.facts, trained.fitted.ledger, as_json=json)
 
 
