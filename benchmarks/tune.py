@@ -39,10 +39,10 @@ NAMES = (
 
 def adult(seed: int) -> tuple[Schema, Encoded, Encoded]:
     schema = read_schema(SCHEMA)
-    return schema, *(encode(_adult_table(name), schema, "income") for name in ("adult.data", "adult.test"))
+    return schema, *(encode(adult_table(name), schema, "income") for name in ("adult.data", "adult.test"))
 
 
-def _adult_table(name: str) -> Table:
+def adult_table(name: str) -> Table:
     lines = (Path(os.environ["TACIT_DATA"]) / "adult" / name).read_text().splitlines()
     rows = [line.rstrip(".") for line in lines if line.count(",") == 14]
     with tempfile.TemporaryDirectory() as folder:

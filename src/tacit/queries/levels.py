@@ -31,6 +31,7 @@ def level_counts(table: Table, column: Category, owners: Floats | None) -> Count
     """How many units have each level. Private.
 
     Example:
+        >>> import numpy as np
         >>> cells = {"job": np.array(["cook", "clerk", "cook", "?", "cook"], dtype=object)}
         >>> level_counts(Table(cells), Category("job"), None)["cook"]
         3

@@ -19,7 +19,7 @@ from tacit.queries.bounds import EDGES, Bounds, found_bounds
 from tacit.queries.columns import Cells
 from tacit.queries.levels import found_levels, level_counts, threshold
 from tacit.queries.moments import Counts
-from tacit.queries.release import Part, ReleasePlan, exact_sums, unit_weights
+from tacit.queries.release import Contribution, Part, ReleasePlan, exact_sums, unit_weights
 from tacit.tables import Category, Column, Ignored, Number, Schema, Table
 from tacit.tables.columns import Transform
 from tacit.tables.encoding import as_declared, check_readable
@@ -94,26 +94,11 @@ class Questions:
 
     def answered(self, table: Table, normals: Normals) -> Schema:
         """The schema with what was found. It has been charged; this is the only function that sees records."""
-        table = as_declared(table, self.schema)
-        owners = None if self.schema.unit == "record" else to_text(table.column(self.schema.unit))
-        weights = None if owners is None else unit_weights(owners)
+        cells = Answering(as_declared(table, self.schema), self.schema.unit, normals)
         noise = list(self.plan.stddevs)
-        units = None
-        if self.schema.ask_units:
-            stddev = noise.pop(0)
-            [given] = Counts("count", Cells()).contributions(table)
-            units = max(1, round(float((exact_sums(given, 1, weights) + stddev * normals(1))[0])))
-        columns: list[Column] = []
-        for column, stddev in zip(self.columns, noise, strict=True):
-            if isinstance(column, Category):
-                counts = level_counts(table, column, owners)
-                found = found_levels(counts, stddev * normals(len(counts)), threshold(stddev, self.failure))
-                columns.append(_with_levels(column, found))
-            else:
-                [given] = Bounds("", column).contributions(table)
-                noisy = exact_sums(given, len(EDGES) - 1, weights) + stddev * normals(len(EDGES) - 1)
-                columns.append(_with_bounds(column, noisy, stddev))
-        return self._filled(units, columns)
+        units = cells.units(noise.pop(0)) if self.schema.ask_units else None
+        found = [cells.column(column, stddev, self.failure) for column, stddev in zip(self.columns, noise, strict=True)]
+        return self._filled(units, found)
 
     def check_table(self, table: Table) -> None:
         """Refuse a table that lacks a column, or whose numbers are none, before anything is charged."""
@@ -127,6 +112,31 @@ class Questions:
         counted = {} if not self.schema.ask_units else {self.schema.questions[0]: units}
         kept = tuple(found.get(column.name, column) for column in self.schema.columns)
         return replace(self.schema, columns=kept, ask_units=False, asked=self.schema.questions, **counted)  # type: ignore[arg-type]
+
+
+class Answering:
+    """A table that answers questions with noise: each is charged for before. Private, but for what it returns."""
+
+    def __init__(self, table: Table, unit: str, normals: Normals) -> None:
+        self._table, self._normals = table, normals
+        self._owners = None if unit == "record" else to_text(table.column(unit))
+        self._weights = None if self._owners is None else unit_weights(self._owners)
+
+    def units(self, stddev: float) -> int:
+        [given] = Counts("count", Cells()).contributions(self._table)
+        return max(1, round(float(self.sums(given, 1, stddev)[0])))
+
+    def sums(self, given: Contribution, width: int, stddev: float) -> Floats:
+        return np.asarray(exact_sums(given, width, self._weights) + stddev * self._normals(width))
+
+    def column(self, column: Number | Category, stddev: float, failure: float) -> Column:
+        """The column with its levels, or with its bounds and bins."""
+        if isinstance(column, Category):
+            counts = level_counts(self._table, column, self._owners)
+            found = found_levels(counts, stddev * self._normals(len(counts)), threshold(stddev, failure))
+            return _with_levels(column, found)
+        [given] = Bounds("", column).contributions(self._table)
+        return _with_bounds(column, self.sums(given, len(EDGES) - 1, stddev), stddev)
 
 
 def _placeholder(column: Number | Category) -> Column:
