@@ -85,7 +85,9 @@ class Recipe:
     def beside(self) -> list[Charge]:
         """What the run releases apart from its steps."""
         spread = [] if self.spread_noise is None else [Charge(spread_event(self.spread_noise), 1)]
-        return spread if self.score_noise is None else [*spread, Charge(score_event(self.score_noise), 1)]
+        if self.score_noise is None:
+            return spread
+        return [*spread, Charge(score_event(self.score_noise, numbers=self.spread_noise is not None), 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,7 @@ def recipe(facts: Facts) -> Recipe:
         why = "a tenth of the budget buys a noisy histogram of residuals, on which the intervals rest"
         settings.append(Setting("noise on the residuals' histogram", spread_noise, why))
     if score_noise is not None:
-        why = "a tenth of the budget buys noisy counts of right and wrong answers on records that were held out"
+        why = "a tenth of the budget buys noisy counts and sums on records that were held out, for scores"
         settings.append(Setting("noise on the scores", score_noise, why))
     if facts.search is not None:
         settings += _search_settings(facts.search, facts.candidate, trial_score_noise(noise, probability, steps))
@@ -237,7 +239,8 @@ def _noise(
     """The least noise multiplier at which all charges together stay within the budget."""
     reader = get_accountant(accountant)
     fixed = [] if spread_noise is None else [Charge(spread_event(spread_noise), 1)]
-    fixed += [] if score_noise is None else [Charge(score_event(score_noise), 1)]
+    numbers = spread_noise is not None
+    fixed += [] if score_noise is None else [Charge(score_event(score_noise, numbers=numbers), 1)]
     fixed += [] if asked is None else [Charge(asked, 1)]
 
     def cost(z: float) -> float:

@@ -4,7 +4,22 @@ import math
 
 from tacit.ledger import GaussianSumQuery, NegativeBinomialTrials, PoissonSample, PoissonTrials, Tuned
 
-RIGHT_SHARE = 0.7  # of that, for counts of right and wrong answers
+# How scores share their part of the budget: every one is a vector of sums to which no unit adds more than 1
+CLASS_SHARES = {
+    "right and wrong": 0.55,
+    "probabilities": 0.2,
+    "log-loss": 0.1,
+    "squared log-loss": 0.03,
+    "calibration": 0.07,
+    "Brier": 0.05,
+}
+NUMBER_SHARES = {
+    "units": 0.15,
+    "squared errors": 0.4,
+    "fourth powers": 0.1,
+    "targets": 0.15,
+    "squared targets": 0.2,
+}
 TRIAL_SHARE = 0.05  # of a trial's own mu^2, for the score that it is chosen by
 
 
@@ -25,11 +40,8 @@ def spread_event(noise: float) -> PoissonSample:
     return PoissonSample(1.0, (GaussianSumQuery(1.0, noise, group="residuals"),))
 
 
-def score_event(noise: float) -> PoissonSample:
-    """Counts of right and wrong answers, and of probabilities in bins, on records that were held out.
-
-    A record lies in one cell of each: sensitivity 1. That it was held out, hence not trained on, is not made use of.
-    """
-    shares = {"right and wrong": RIGHT_SHARE, "probabilities": 1 - RIGHT_SHARE}
+def score_event(noise: float, *, numbers: bool = False) -> PoissonSample:
+    """Sums over the units that were held out. That these are not trained on is not made use of."""
+    shares = NUMBER_SHARES if numbers else CLASS_SHARES
     queries = (GaussianSumQuery(1.0, noise / math.sqrt(share), 1e-6, group=name) for name, share in shares.items())
     return PoissonSample(1.0, tuple(queries))
