@@ -270,3 +270,8 @@ def test_a_fit_under_a_registered_ledger_is_entered(tmp_path):
 def test_a_class_that_a_table_would_call_missing_is_a_class(tmp_path):
     model = tacit.PrivateClassifier(3.0, **DECLARED, classes=["", "none"]).fit(X, np.where(Y == "ill", "", "none"))
     assert (model.predict(X) == np.where(Y == "ill", "", "none")).mean() > 0.8
+
+
+def test_logarithms_of_probabilities_are_those_of_the_probabilities():
+    model = tacit.PrivateClassifier(**DECLARED | {"classes": ["ill", "well"]}).fit(X, Y)
+    assert np.allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X))

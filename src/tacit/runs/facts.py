@@ -93,7 +93,7 @@ class RunFacts:
             "classes": None if problem.classes is None else list(problem.classes),
             "features": [column.name for column in schema.features(problem.target)],
             "dataset": schema.dataset,
-            "n_records": None if problem.units_asked else problem.units,
+            "n_records": problem.declared_units,
             "hold_out": problem.hold_out,
             "unit": "record" if schema.unit == "record" else "user",
             "method": problem.method,

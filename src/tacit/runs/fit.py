@@ -55,7 +55,7 @@ def training_plan(problem: Problem, ledger: str | PathLike[str], budget: Budget 
         unit=Records() if problem.schema.unit == "record" else Users(),
         dataset=problem.schema.dataset,
         dataset_size=units,
-        size_asked=problem.units_asked,
+        ledger_size=problem.declared_units or 0,
         schedule="fixed" if budget is None else "adaptive",
         assumptions=problem.schema.assumptions,
     )

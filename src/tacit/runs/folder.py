@@ -25,7 +25,7 @@ from tacit.evidence import Evidence, Kind, check_bound, evidence_path, load_evid
 from tacit.ledger import Head, Ledger, RegisteredLedger, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.manifest import MANIFEST, check_if_finished, plain_name, read_manifest, write_manifest
 from tacit.runs.evaluation_file import Evaluation, parse_evaluation
-from tacit.runs.facts import COEFFICIENTS, FORMAT, DeclaredFacts, RunFacts, parse_facts
+from tacit.runs.facts import COEFFICIENTS, FORMAT, QUERIES, DeclaredFacts, RunFacts, parse_facts
 from tacit.storage import locks
 from tacit.storage.append_only import head_path
 from tacit.storage.files import is_there, make_folders, read_bytes, reason_of, replace_file, temporary_path
@@ -98,6 +98,11 @@ class RunFolder:
         if self.is_finished:
             raise InputError(f"{self.path} holds a finished run; name another folder with --out, or remove it")
         if self.ledger.exists() or self.checkpoint.exists() or self.posterior.exists():
+            if self._task == QUERIES:
+                raise InputError(
+                    f"{self.path} holds queries that were stopped: what was charged stays so, and answers that may "
+                    "have been seen are not drawn again; name another folder with --out"
+                )
             raise InputError(
                 f"{self.path} holds a run that was not finished; go on with --resume, or name another folder"
             )
@@ -230,21 +235,24 @@ class RunFolder:
         return None if found is None else dict(found.content)
 
     @property
-    def _command(self) -> str:
-        """That which began the run, as far as run.json can be read."""
+    def _task(self) -> str | None:
+        """What the run is for, as far as run.json can be read."""
         try:
             found = read_json(self.facts, FORMAT)
         except InputError:
-            found = None
-        if found is not None and found.value("task") == COEFFICIENTS:
-            return "tacit regress TABLE"
-        return "tacit train TABLE" if found is None or found.value("search") is None else "tacit tune TABLE"
+            return None
+        if found is None:
+            return None
+        return "search" if found.value("search") is not None else str(found.value("task"))
 
     def check_finished(self) -> None:
         """Refuse a run that was not finished, and one whose files are not those that it wrote."""
+        if not self.is_finished and self._task == QUERIES:
+            raise InputError(f"{self.path} holds queries that were stopped, which cannot go on: they have no answers")
         if not self.is_finished:
+            command = {COEFFICIENTS: "regress", "search": "tune"}.get(self._task or "", "train")
             raise InputError(
-                f"{self.path} holds no finished run; go on with {self._command} --resume --out {self.path}"
+                f"{self.path} holds no finished run; go on with tacit {command} TABLE --resume --out {self.path}"
             )
         check_if_finished(self.path)
 

@@ -46,6 +46,13 @@ class Problem:
         return max(1, round((1 - self.hold_out) * self.schema.units))
 
     @property
+    def declared_units(self) -> int | None:
+        """The number of units that the ledger declares: a shared one tells of all, whoever is trained on."""
+        if self.units_asked:
+            return None
+        return self.schema.units if self.shared else self.units
+
+    @property
     def units_asked(self) -> bool:
         """Whether the number of units is an answer of this run, unknown when its ledger was opened."""
         return self.asked is not None and bool({"records", "users"} & set(self.schema.asked))

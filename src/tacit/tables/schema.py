@@ -89,8 +89,12 @@ class Schema:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """The columns to read as numbers; owners and numbers with decimal commas are read by their spelling."""
-        numbers = (column for column in self.columns if isinstance(column, Number) and column.decimal == ".")
+        """The columns to read as numbers; owners, dates and decimal commas are read by their spelling."""
+        numbers = (
+            column
+            for column in self.columns
+            if isinstance(column, Number) and column.decimal == "." and not column.date
+        )
         return tuple(column.name for column in numbers if column.name != self.unit)
 
     def task(self, target: str) -> Task:
@@ -133,6 +137,8 @@ class Schema:
                 raise InputError(f"column {target!r} is the target, but the schema ignores it")
             case Category(levels=levels) if len(levels) < 2:
                 raise InputError(f"target {target!r} declares one class, {levels[0]!r}; a classifier needs two or more")
+            case Number(date=written) if written:
+                raise InputError(f"target {target!r} is a date; predict a number, such as an age")
             case Number(low=None):
                 raise InputError(f"target {target!r} is a number: declare its bounds, low and high")
         if self.unit != "record" and self.unit == target:

@@ -48,7 +48,8 @@ class PrivacyPlan:
         assumptions: sentences that every statement about this run has to repeat.
         isolation: "records": every record's loss is computed as if it were alone, whatever the losses do. "trusted":
             the losses are trusted to keep records apart; the ledger says so, and every guarantee repeats it.
-        size_asked: the number of units is an answer that the same ledger was charged for: its header declares none.
+        ledger_size: the number of units that the ledger's header declares, where it is not ``dataset_size``: more of
+            them where a part is held out, 0 for none, where it is an answer that the same ledger was charged for.
     """
 
     sampling: SamplingPolicy
@@ -65,7 +66,7 @@ class PrivacyPlan:
     assumptions: tuple[str, ...] = ()
     numerics: Numerics = "float64"
     isolation: Isolation = "records"
-    size_asked: bool = field(default=False, repr=False)  # no part of a checkpoint's fingerprint
+    ledger_size: int | None = field(default=None, repr=False)  # no part of a checkpoint's fingerprint
 
     def __post_init__(self) -> None:
         for name in ("block",) + (("physical_batch",) if self.physical_batch is not None else ()):
@@ -102,7 +103,9 @@ class PrivacyPlan:
 
     @property
     def _declared_size(self) -> int | None:
-        return None if self.size_asked else self.dataset_size or max(1, round(self.sampling.implied_size))
+        if self.ledger_size is not None:
+            return self.ledger_size or None
+        return self.dataset_size or max(1, round(self.sampling.implied_size))
 
     def header(self, randomness: Randomness) -> LedgerHeader:
         """What the ledger is opened with. The size is the declared one, never a count of the data."""
