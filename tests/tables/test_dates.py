@@ -1,10 +1,14 @@
-"""Columns of dates: declared by dates, counted in days, each cell by itself."""
+"""Columns of dates, declared by dates and counted in days, and sheets: each cell is read by itself."""
+
+import sys
+from datetime import datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tacit.errors import InputError
-from tacit.tables import Category, Number, Schema, Table, encode, read_schema, schema_text
+from tacit.tables import Category, Number, Schema, Table, encode, read_schema, read_table, schema_text
 from tacit.tables.columns import column_from_json, column_to_json
 
 BORN = {"name": "born", "kind": "date", "low": "1900-01-01", "high": "2000-01-01"}
@@ -62,3 +66,39 @@ def test_a_date_is_not_predicted():
     schema = Schema((Number("x", 0, 1), column_from_json(BORN)), records=10)
     with pytest.raises(InputError, match="is a date"):
         schema.check("born")
+
+
+def sheet_of(monkeypatch, rows):
+    """openpyxl is an extra: a stand-in with the two calls that are made of it."""
+    book = SimpleNamespace(worksheets=[SimpleNamespace(iter_rows=lambda values_only: iter(rows))])
+    stand_in = SimpleNamespace(load_workbook=lambda path, read_only, data_only: book)
+    monkeypatch.setitem(sys.modules, "openpyxl", stand_in)
+
+
+def test_a_sheet_is_read_as_text_cell_by_cell(tmp_path, monkeypatch):
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    day = datetime(2001, 1, 31)
+    sheet_of(
+        monkeypatch, [("age", "born", "ill"), (39, day, True), (40.5, None, "no"), (None, None, None), ("?", day, 0)]
+    )
+    table = read_table(tmp_path / "t.xlsx")
+    assert {name: cells.tolist() for name, cells in table.columns.items()} == {
+        "age": ["39", "40.5", "?"], "born": ["2001-01-31", "", "2001-01-31"], "ill": ["true", "no", "0"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"), [([], "has no name"), ([("a", "b")], "no rows"), ([(1, 2), (3, 4)], "names")]
+)
+def test_a_sheet_without_a_table_is_refused(tmp_path, monkeypatch, rows, says):
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    sheet_of(monkeypatch, rows)
+    with pytest.raises(InputError, match=says):
+        read_table(tmp_path / "t.xlsx")
+
+
+def test_excel_without_its_extra_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(InputError, match=r"tacit\[excel\]"):
+        read_table(tmp_path / "t.xlsx")
