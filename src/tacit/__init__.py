@@ -28,6 +28,7 @@ _HOME = {
     "tacit.queries": ["ask"],
     "tacit.randomness": ["Randomness"],
     "tacit.regression": ["PrivateRegression"],
+    "tacit.runs": ["tune"],
     "tacit.sampling": [
         "BallsInBinsSampling",
         "FixedSizeSampling",
@@ -221,6 +222,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.queries import ask as ask
     from tacit.randomness import Randomness as Randomness
     from tacit.regression import PrivateRegression as PrivateRegression
+    from tacit.runs import tune as tune
     from tacit.sampling import BallsInBinsSampling as BallsInBinsSampling
     from tacit.sampling import FixedSizeSampling as FixedSizeSampling
     from tacit.sampling import Microbatches as Microbatches

@@ -7,6 +7,9 @@ noisy numbers; their interval holds all t for which A - t B is not too far from 
 
 exact where A and B are normal (a mean), and to first order in the noise for others. Where B may be 0 every t is
 possible, and the interval is all that the declared bounds allow.
+
+Where A counts successes among B units that were drawn by chance, B t (1 - t) comes on top: the chance that there would
+be if t were the truth. At the share that was found it would be too small near 0 and 1 (Wilson 1927, without noise).
 """
 
 import math
@@ -36,6 +39,7 @@ class Ratio:
         gradient_a, gradient_b: of A and B.
         variances: of the noisy numbers.
         low, high: what the ratio can be at all.
+        drawn: A counts successes among B units that were drawn by chance.
     """
 
     a: float
@@ -45,6 +49,7 @@ class Ratio:
     variances: Floats
     low: float
     high: float
+    drawn: bool = False
 
     def value(self) -> float:
         return float(min(max(self.a / self.b, self.low), self.high)) if self.b > 0 else (self.low + self.high) / 2
@@ -63,7 +68,9 @@ class Ratio:
         var_a = float(self.gradient_a**2 @ self.variances)
         var_b = float(self.gradient_b**2 @ self.variances)
         both = float(self.gradient_a * self.gradient_b @ self.variances)
-        two, one, none = self.b**2 - square * var_b, self.a * self.b - square * both, self.a**2 - square * var_a
+        units = max(self.b, 0.0) if self.drawn else 0.0
+        two = self.b**2 - square * (var_b - units)
+        one, none = self.a * self.b - square * (both - units / 2), self.a**2 - square * var_a
         inside = one**2 - two * none
         if self.b <= 0 or two <= 0 or inside < 0:
             return self.low, self.high

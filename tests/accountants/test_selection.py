@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.accountants import RDPAccountant, selection_guarantee
-from tacit.accountants.renyi.selection import expected_trials, gamma_for_trials
+from tacit.accountants.renyi.trials import expected_trials, gamma_for_trials
 from tacit.errors import InputError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 

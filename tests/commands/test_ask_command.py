@@ -2,9 +2,12 @@
 
 import csv
 import json
+import sys
 
 import numpy as np
 import pytest
+
+import tacit.queries  # noqa: F401 (its module of one name with a function is reached by sys.modules)
 
 SCHEMA = """
 dataset = "people"
@@ -118,3 +121,16 @@ def test_a_shared_ledger_that_a_full_disk_left_empty_can_be_opened(tacit, table)
             "--budget", table / "all.jsonl", "--budget-epsilon", 2]  # fmt: skip
     code, _, err = tacit(*told)
     assert (code, err) == (0, "")
+
+
+def test_queries_that_were_stopped_are_not_drawn_again(tacit, table, monkeypatch):
+    room = sys.modules["tacit.queries.ask"]
+
+    asked = ["ask", table / "t.csv", "count", "--schema", table / "s.toml", "--epsilon", 1, "--out", table / "run"]
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "released_answers", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert tacit(*asked)[0] == 130
+    code, _, err = tacit(*asked)
+    assert (code, "not drawn again" in err, "--resume" in err) == (2, True, False)
+    code, _, err = tacit("predict", table / "run", table / "t.csv", "--out", table / "p.csv")
+    assert (code, "--resume" in err) == (2, False)

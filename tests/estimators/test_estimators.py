@@ -13,7 +13,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
 from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.linear_model import RANSACRegressor
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_val_score
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
@@ -131,6 +131,12 @@ def test_what_learns_from_private_records_past_the_ledger_is_refused(tmp_path, m
     with pytest.raises(RefusedError, match="no ledger is charged for"):
         wrapper(tacit.PrivateClassifier(**arguments))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("search", [GridSearchCV, RandomizedSearchCV])
+def test_a_search_of_scikit_learn_points_to_one_that_is_charged(search):
+    with pytest.raises(RefusedError, match=r"tacit\.tune"):
+        search(tacit.PrivateClassifier(**DECLARED), {"epsilon": [1, 2]}).fit(X, Y)
 
 
 def test_a_regressor_inside_a_wrapper_is_refused_too():
@@ -264,3 +270,8 @@ def test_a_fit_under_a_registered_ledger_is_entered(tmp_path):
 def test_a_class_that_a_table_would_call_missing_is_a_class(tmp_path):
     model = tacit.PrivateClassifier(3.0, **DECLARED, classes=["", "none"]).fit(X, np.where(Y == "ill", "", "none"))
     assert (model.predict(X) == np.where(Y == "ill", "", "none")).mean() > 0.8
+
+
+def test_logarithms_of_probabilities_are_those_of_the_probabilities():
+    model = tacit.PrivateClassifier(**DECLARED | {"classes": ["ill", "well"]}).fit(X, Y)
+    assert np.allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X))

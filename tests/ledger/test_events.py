@@ -10,9 +10,12 @@ from tacit.ledger import (
     Charge,
     FixedSizeSample,
     GaussianSumQuery,
+    NegativeBinomialTrials,
     PoissonSample,
+    PoissonTrials,
     PosteriorSample,
     ShuffledStep,
+    Tuned,
     event_from_json,
     event_to_json,
     merged_noise_multiplier,
@@ -30,6 +33,8 @@ positive = st.floats(1e-6, 1e6)
         BallsInBinsStep(7, (QUERY,)),
         ShuffledStep(7, (QUERY,)),
         PosteriorSample(2.5, 0.1, exact=True),
+        Tuned(((PoissonSample(0.25, (QUERY,)), 30), (PoissonSample(1.0, (QUERY,)), 1)), PoissonTrials(5.0)),
+        Tuned(((PoissonSample(0.25, (QUERY,)), 30),), NegativeBinomialTrials(0.0, 0.05)),
     ],
 )
 def test_an_event_survives_json(event):

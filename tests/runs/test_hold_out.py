@@ -1,19 +1,25 @@
 """A private score: on records that were not trained on, with intervals that hold noise and chance, charged."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from tacit.accountants import best_bound, guarantees
 from tacit.randomness import Randomness
 from tacit.runs import Problem, RunFacts, RunFolder, train_table
 from tacit.runs import hold_out as room
-from tacit.runs.hold_out import BINS, _counted, read_scores, split_off
+from tacit.runs.hold_out import _summed, split_off
+from tacit.runs.scores import BINS, LOSS_CUT, Released, class_scores, number_scores
 from tacit.tables import Category, Encoded, Number, Schema, Table, encode
-from tacit.tables.recipes import score_event
+from tacit.tables.releases import score_event
 
 SCHEMA = Schema((Number("x", -3, 3), Category("ill", ("no", "yes"))), records=2000, users=500, target="ill")
+
+NAMES = ["accuracy", "accuracy of the most frequent", "sensitivity", "specificity", "AUC", "log-loss",
+         "log-loss of the shares", "Brier score", "mean probability minus share"]  # fmt: skip
 
 TOML = """
 records = 600
@@ -48,7 +54,7 @@ def trained(folder, hold_out=0.2, unit="record", seed=0):
 def test_a_run_says_how_good_it_is_within_its_budget(tmp_path, unit):
     found = trained(tmp_path / "run", unit=unit)
     scores = {score["query"]: score for score in found.facts.score["scores"]}
-    assert list(scores) == ["accuracy", "accuracy of the most frequent", "sensitivity", "specificity", "AUC"]
+    assert list(scores) == NAMES
     assert all(score["low"] <= score["value"] <= score["high"] for score in scores.values())
     assert 0.999 < best_bound(guarantees(found.fitted.ledger, 1e-5)).epsilon <= 1.0
     assert not (tmp_path / "run" / "hold-out.private").exists()
@@ -68,66 +74,136 @@ def test_units_are_held_out_whole_and_by_chance(tmp_path):
     assert (again.rows == kept.rows).all()
 
 
-def draws_of_counts(truth, records, noise, chance):
-    """Counts of a model whose true rates are known, with chance in the records and noise."""
-    right_noise, bins_noise = (query.noise_stddev for query in score_event(noise).queries)
-    labels = (chance.random(records) < truth["yes"]).astype(int)
-    probability = np.clip(chance.beta(2 + 2 * labels, 4 - 2 * labels), 0, 1 - 1e-9)
-    wrong = (probability > 0.5).astype(int) != labels
-    right = np.bincount(2 * labels + wrong, minlength=4) + right_noise * chance.standard_normal(4)
-    bins = np.bincount(BINS * labels + (probability * BINS).astype(int), minlength=2 * BINS)
-    return (
-        right.reshape(2, 2),
-        right_noise,
-        (bins + bins_noise * chance.standard_normal(2 * BINS)).reshape(2, BINS),
-        bins_noise,
-    )
+def held_out(chance, records, rate, apart):
+    """A calibrated model: labels and the probabilities of "yes" that it gives."""
+    labels = (chance.random(records) < rate).astype(int)
+    score = apart * (chance.normal(size=records) + apart * (labels - 0.5)) + np.log(rate / (1 - rate))
+    return labels, 1 / (1 + np.exp(-score))
 
 
-@pytest.mark.parametrize(("draws", "close"), [(1000, 0.02), pytest.param(10_000, 0.01, marks=pytest.mark.slow)])
-def test_intervals_hold_the_true_scores_as_often_as_they_say(draws, close):
-    chance = np.random.default_rng(2)
-    many = draws_of_counts({"yes": 0.3}, 2_000_000, 1e-9, chance)
-    true = {score["query"]: score["value"] for score in read_scores(*many, ("no", "yes"))}
+def class_sums(labels, said):
+    loss = np.minimum(-np.log(np.where(labels, said, 1 - said)), LOSS_CUT) / LOSS_CUT
+    return {
+        "right and wrong": np.bincount(2 * labels + ((said > 0.5) != labels), minlength=4).reshape(2, 2),
+        "probabilities": np.bincount(BINS * labels + np.minimum((said * BINS).astype(int), BINS - 1),
+                                     minlength=2 * BINS).reshape(2, BINS),
+        "log-loss": loss.sum(keepdims=True),
+        "squared log-loss": (loss**2).sum(keepdims=True),
+        "calibration": (said - labels).sum(keepdims=True),
+        "Brier": np.square(said - labels).sum(keepdims=True),
+    }  # fmt: skip
+
+
+def number_sums(targets, said):
+    squares = np.minimum(np.square(said - targets), 1)
+    sums = {"units": np.ones(len(targets)), "squared errors": squares, "fourth powers": squares**2,
+            "targets": targets, "squared targets": targets**2}  # fmt: skip
+    return {name: each.sum(keepdims=True) for name, each in sums.items()}
+
+
+def noisy(sums, noise, chance, numbers=False):
+    stddevs = {query.group: query.noise_stddev for query in score_event(noise, numbers=numbers).queries}
+    return Released({n: s + stddevs[n] * chance.standard_normal(s.shape) for n, s in sums.items()}, stddevs)
+
+
+def coverage(draw, read, draws):
+    """How often each interval holds the score that very many records would have without noise."""
+    true = {score["query"]: score["value"] for score in read(draw(2_000_000, 1e-9))}
     held = dict.fromkeys(true, 0)
     for _ in range(draws):
-        for score in read_scores(*draws_of_counts({"yes": 0.3}, 2000, 12.0, chance), ("no", "yes")):
+        for score in read(draw(None, None)):
             held[score["query"]] += score["low"] <= true[score["query"]] <= score["high"]
-    assert all(abs(count / draws - 0.95) <= close for count in held.values()), held
+    return {name: count / draws for name, count in held.items()}
 
 
-def test_one_unit_moves_each_histogram_by_at_most_1(monkeypatch):
-    counted = []
-    monkeypatch.setattr(room, "_counted", lambda *given: counted.append(_counted(*given)) or counted[-1])
+CASES = [(2000, 0.3, 1.5, 12.0), (400, 0.1, 2.0, 1.5), (100, 0.4, 3.0, 1.5), (400, 0.3, 3.0, 4.0)]
+AT_LEAST = (
+    "AUC",
+    "Brier score",
+    "RMSE of the mean",
+    "sensitivity",
+    "log-loss of the shares",
+)  # wider where little is known
+
+
+@pytest.mark.parametrize(("draws", "close"), [(600, 0.03), pytest.param(10_000, 0.015, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("records", "rate", "apart", "noise"), CASES)
+def test_intervals_hold_the_true_scores_as_often_as_they_say(draws, close, records, rate, apart, noise):
+    chance = np.random.default_rng(2)
+
+    def draw(many, little):
+        sums = class_sums(*held_out(chance, many or chance.binomial(5 * records, 0.2), rate, apart))
+        return noisy(sums, little or noise, chance)
+
+    found = coverage(draw, lambda released: class_scores(released, ("no", "yes")), draws)
+    assert set(found) == set(NAMES)
+    assert all(share >= 0.95 - close for share in found.values()), found
+    assert all(share <= 0.95 + close for name, share in found.items() if name not in AT_LEAST), found
+
+
+@pytest.mark.parametrize(("draws", "close"), [(600, 0.03), pytest.param(10_000, 0.015, marks=pytest.mark.slow)])
+def test_intervals_hold_the_true_error_of_numbers(draws, close):
+    chance = np.random.default_rng(3)
+
+    def draw(many, little):
+        targets = np.clip(0.2 + 0.3 * chance.normal(size=many or chance.binomial(5000, 0.2)), -1, 1)
+        return noisy(
+            number_sums(targets, targets + 0.15 * chance.normal(size=len(targets))), little or 5.0, chance, True
+        )
+
+    found = coverage(draw, lambda released: number_scores(released, 10.0), draws)
+    assert abs(found["RMSE"] - 0.95) <= close, found
+    assert found["RMSE of the mean"] >= 0.95 - close, found
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_one_unit_moves_each_sum_by_at_most_1(monkeypatch, numbers):
+    summed = []
+    monkeypatch.setattr(room, "_summed", lambda *given: summed.append(_summed(*given)) or summed[-1])
     rows = np.arange(40)
-    schema = SCHEMA.with_facts(unit="who")
+    target = Number("ill", -10, 10) if numbers else SCHEMA.columns[1]
+    schema = Schema((SCHEMA.columns[0], target), records=2000, users=500, target="ill", unit="who")
 
     class Predictor:
         problem = Problem(schema, "ill", 1.0, 1e-5, hold_out=0.2)
 
         @staticmethod
         def classes(inputs):
-            from types import SimpleNamespace
-
-            import torch
-
             p = torch.from_numpy(inputs[:, :1].astype(np.float64))
             return SimpleNamespace(mean=torch.cat([1 - p, p], 1))
 
+        @staticmethod
+        def numbers(inputs):
+            return SimpleNamespace(mean=torch.from_numpy(1e3 * inputs[:, 0].astype(np.float64)))
+
     chance = np.random.default_rng(0)
-    whole = Encoded(chance.random((40, 1)).astype(np.float32), chance.integers(0, 2, 40),
-                    np.array([f"p{i // 4}" for i in rows], dtype=object), rows)  # fmt: skip
+    inputs = chance.random((40, 1)).astype(np.float32)
+    inputs[7] = np.nan
+    targets = chance.uniform(-1, 1, 40) if numbers else chance.integers(0, 2, 40)
+    whole = Encoded(inputs, targets, np.array([f"p{i // 4}" for i in rows], dtype=object), rows)
     for users in (whole.users, None):
         given = Encoded(whole.inputs, whole.targets, users, rows)
-        for kept in (rows >= 4, rows != 7) if users is not None else (rows != 0, rows != 7):
+        for kept in (rows >= 4,) if users is not None else (rows != 0, rows != 7):
             less = Encoded(given.inputs[kept], given.targets[kept], None if users is None else users[kept], rows[kept])
-            if users is not None and kept[0]:
-                continue  # a part of a user's rows is no unit
-            counted.clear()
+            summed.clear()
             for one in (given, less):
                 room.release_scores(Predictor, one, 5.0, Randomness.seeded(1))
-            for before, after in zip(counted[:2], counted[2:], strict=True):
-                assert 0 < np.linalg.norm(before - after) <= 1 + 1e-9
+            half = len(summed) // 2
+            assert half == (5 if numbers else 6)
+            for before, after in zip(summed[:half], summed[half:], strict=True):
+                assert np.linalg.norm(before - after) <= 1 + 1e-9
+
+
+def test_numbers_have_a_private_score_too(tmp_path):
+    schema = Schema((Number("x", -3, 3), Number("y", -10, 10)), records=2000, target="y")
+    x = np.random.default_rng(0).normal(size=2000)
+    facts = RunFacts(Problem(schema, "y", 10.0, 1e-5, hold_out=0.2))
+    data = encode(Table({"x": x, "y": 2 * x}), schema, "y")
+    found = train_table(facts, data, RunFolder(tmp_path / "run"), randomness=Randomness.seeded(0))
+    error, constant = found.facts.score["scores"]
+    assert error["value"] < constant["value"]
+    assert constant["low"] < 2 < constant["high"] < 3
+    assert best_bound(guarantees(found.fitted.ledger, 1e-5)).epsilon <= 10.0
 
 
 def test_a_run_that_was_stopped_keeps_to_its_split(tacit, tmp_path, stopped):
@@ -143,7 +219,7 @@ def test_a_run_that_was_stopped_keeps_to_its_split(tacit, tmp_path, stopped):
     assert tacit(*asked, "--resume", "--hold-out", "20%")[0] == 2
     code, out, _ = tacit(*asked, "--resume", "--json")
     assert code == 0
-    assert len(json.loads(out)["run"]["score"]["scores"]) == 5
+    assert len(json.loads(out)["run"]["score"]["scores"]) == len(NAMES)
     assert json.loads(out)["guarantees"][0]["epsilon"] <= 3
     assert not split.exists()
 
@@ -163,6 +239,8 @@ def test_the_command_takes_a_share_and_says_the_score(tacit, tmp_path):
     for text, says in (("120%", "--hold-out is a share"), ("x", "--hold-out is a share")):
         code, _, err = tacit(*asked[:-1], tmp_path / "no", "--hold-out", text)
         assert (code, says in err, (tmp_path / "no").exists()) == (2, True, False)
-    budget = ["--budget", tmp_path / "all.jsonl", "--budget-epsilon", 3]
+    budget = ["--budget", tmp_path / "all.jsonl", "--budget-epsilon", 4]
+    code, out, _ = tacit(*asked[:-1], tmp_path / "shared", "--hold-out", ".2", *budget)
+    assert (code, "Private score" in out) == (0, True)
     code, _, err = tacit(*asked[:-1], tmp_path / "no", "--hold-out", ".2", *budget)
-    assert (code, "ledger of its own" in err) == (2, True)
+    assert (code, "exceed the budget" in err, (tmp_path / "no").exists()) == (2, True, False)

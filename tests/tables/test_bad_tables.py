@@ -60,7 +60,7 @@ BAD = {
     "Parquet called csv": (text(b"PAR1" + b"abc"), "Parquet"),
     "10,000 columns": (text(f"{NUMBERS}\n{NUMBERS.replace('c', '')}\n"), "10000 columns"),
     "a cell that never ends": (text(GOOD + "x" * 200_000 + ",cook,no\n"), "too long"),
-    "unknown ending": (text(GOOD, name="table.xlsx"), "should end in"),
+    "unknown ending": (text(GOOD, name="table.ods"), "should end in"),
     "a damaged npz": (text(b"PK\x03\x04 nothing", name="table.npz"), "damaged or no npz"),
     "text in numbers": (
         text(GOOD.replace("30", "x").replace("40", "y").replace("50", "z")),

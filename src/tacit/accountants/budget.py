@@ -16,12 +16,14 @@ from itertools import chain
 
 import numpy as np
 
+from tacit.accountants.failures import failure_of, without_failures
 from tacit.accountants.guarantee import check_delta, check_ledger
 from tacit.accountants.pld.accountant import ledger_bracket
 from tacit.accountants.renyi.balls_in_bins import are_whole_passes, in_passes
 from tacit.accountants.renyi.conversion import rdp_bound
-from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
+from tacit.accountants.renyi.divergences import renyi_curve
 from tacit.accountants.renyi.filter import RenyiFilter
+from tacit.accountants.renyi.poisson_steps import ORDERS
 from tacit.accountants.search import most_within
 from tacit.errors import BudgetError, InputError, RefusedError, check_positive, is_number
 from tacit.ledger import Charge, Charges, GaussianSumQuery, Ledger, LedgerHeader, PoissonSample, SamplingEvent
@@ -81,6 +83,7 @@ class BudgetGate:
         self._known_good: Counts = {}
         self._previous: Counts = {}
         self._filter: RenyiFilter | None = None
+        self._sure: BudgetGate | None = None
 
     def __call__(self, ledger: Ledger, charges: Sequence[Charge]) -> None:
         block = replace(ledger, charges=tuple(charge for charge in charges if charge.steps))
@@ -88,6 +91,9 @@ class BudgetGate:
         if not block.charges:
             return
         self._spent.update(ledger)
+        if self._spent.fails or failure_of(block.charges):
+            self._without_failures(ledger, block)
+            return
         if ledger.header.schedule == "adaptive":
             within = self._filter_admits(block)
         elif self._spent.in_passes or in_passes(block.charges):  # they follow the order of steps: counts do not suffice
@@ -99,6 +105,17 @@ class BudgetGate:
                 f"the next block of {block.steps} steps would exceed the budget of epsilon {self.budget.epsilon:g} at "
                 f"delta {self.budget.delta:g} after {self._spent.steps} charged steps; stop here, or add noise"
             )
+
+    def _without_failures(self, ledger: Ledger, block: Ledger) -> None:
+        """Ask a gate with what failures leave of delta about the releases as if none failed."""
+        both = replace(ledger, charges=(*ledger.charges, *block.charges))
+        delta = without_failures(both, self.budget.delta)[1]
+        if self._sure is None or self._sure.budget.delta != delta:
+            self._sure = BudgetGate(
+                Budget(self.budget.epsilon, delta), plan=self._plan, paid_elsewhere=self._spent.paid_elsewhere
+            )
+        spent = without_failures(ledger, 1.0)[0]
+        self._sure(spent, without_failures(block, 1.0)[0].charges)
 
     def _filter_admits(self, block: Ledger) -> bool:
         if self._filter is None:
@@ -158,7 +175,7 @@ class _Spent:
     """Counts and Renyi curves of a growing ledger, adding only what is new."""
 
     def __init__(self, paid_elsewhere: int) -> None:
-        self._paid_elsewhere = paid_elsewhere
+        self.paid_elsewhere = paid_elsewhere
         self._seen = Charges()
         self._reset()
 
@@ -166,6 +183,7 @@ class _Spent:
         self.counts: Counter[SamplingEvent] = Counter()
         self.fresh: set[SamplingEvent] = set()  # not yet compared with what is known to fit
         self.steps = 0
+        self.fails = False
         self.in_passes = False
         self._whole_passes = True  # whether passes, so far, were charged whole: then their costs simply add up
         self._curves: dict[tuple[float, ...], tuple[Charges, Floats]] = {}  # by orders, and what they are the curves of
@@ -173,7 +191,7 @@ class _Spent:
     @property
     def charges(self) -> Sequence[Charge]:
         """All that is spent of this budget."""
-        return _after(self._seen, self._paid_elsewhere)
+        return _after(self._seen, self.paid_elsewhere)
 
     def update(self, ledger: Ledger) -> None:
         charges = Charges.of(ledger.charges)
@@ -186,6 +204,7 @@ class _Spent:
             self.counts[charge.event] += charge.steps
             self.fresh.add(charge.event)
             self.steps += charge.steps
+        self.fails = self.fails or failure_of(new) > 0
         self.in_passes = self.in_passes or in_passes(new)
         self._whole_passes = self._whole_passes and are_whole_passes(new)
 

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tacit.errors import InputError, RefusedError, check_count, is_number
-from tacit.ledger import BallsInBinsStep, Ledger, Neighbours, SamplingEvent, Unit
+from tacit.ledger import BallsInBinsStep, Ledger, Neighbours, SamplingEvent, Tuned, Unit
 
 if TYPE_CHECKING:
     from tacit.evidence import Evidence
 
 Notion = Literal["dp", "bayesian_dp"]
-_BY_RENYI = ("balls_in_bins", "discrete_poisson", "fixed_size")
+_BY_RENYI = ("balls_in_bins", "discrete_poisson", "fixed_size", "thresholded", "tuned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,11 @@ def assumptions(ledger: Ledger) -> tuple[str, ...]:
         sentences.append("holds if the early stop ignored the outputs")
     if ledger.runs > 1 and ledger.header.schedule == "fixed":
         sentences.append("holds if the settings of later runs were fixed before the outputs of earlier ones were seen")
+    if any(isinstance(charge.event, Tuned) for charge in ledger.charges):
+        sentences.append(
+            "search: settings and the number of trials were drawn from chance alone, and only the best trial is known; "
+            "how long the search took tells their number and is not covered"
+        )
     if any(isinstance(charge.event, BallsInBinsStep) for charge in ledger.charges):
         sentences.append("every balls-in-bins pass was finished or charged in full before the next began")
     return tuple(sentences)

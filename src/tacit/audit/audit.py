@@ -15,7 +15,7 @@ from tacit.audit.recount import check_recount
 from tacit.audit.replay import check_replay, few_cases
 from tacit.audit.sampler import check_sampler
 from tacit.audit.subject import Subject, subject_of, vector_names
-from tacit.ledger import Ledger, PosteriorSample, SamplingEvent, ShuffledStep, ledger_path, read_ledger
+from tacit.ledger import Ledger, PosteriorSample, SamplingEvent, ShuffledStep, Tuned, ledger_path, read_ledger
 from tacit.mechanisms import AdaptiveClip, ClipGroups, ClipLayers, ClipRecords, GaussianNoise, VectorGroup
 from tacit.sampling import SAMPLING_POLICIES, PoissonSampling
 
@@ -88,8 +88,9 @@ def run_checks(run: Path, delta: float, effort: Effort = "standard") -> list[Che
 
 
 def loudest_event(ledger: Ledger) -> SamplingEvent | None:
-    """The event with the most steps among those that release sums."""
-    counts = {e: n for e, n in ledger.merged().items() if not isinstance(e, PosteriorSample | ShuffledStep)}
+    """The event with the most steps among those that release sums; a search does so in its trials."""
+    pairs = [pair for e, n in ledger.merged().items() for pair in (e.trial if isinstance(e, Tuned) else ((e, n),))]
+    counts = {e: n for e, n in pairs if not isinstance(e, PosteriorSample | ShuffledStep)}
     return max(counts, key=lambda event: counts[event]) if counts else None
 
 

@@ -25,7 +25,16 @@ from tacit.audit.noise.check import Queries, claimed_queries, claimed_stddevs
 from tacit.audit.sampler import recorded_rate, units_of
 from tacit.audit.subject import ROWS_OF_A_UNIT, Subject
 from tacit.errors import RefusedError
-from tacit.ledger import Charge, Ledger, PoissonSample, PosteriorSample, SamplingEvent, merged_noise_multiplier
+from tacit.ledger import (
+    Charge,
+    GaussianSumQuery,
+    Ledger,
+    PoissonSample,
+    PosteriorSample,
+    SamplingEvent,
+    Tuned,
+    merged_noise_multiplier,
+)
 from tacit.sampling import PoissonSampling
 from tacit.training import DataSource
 
@@ -217,11 +226,21 @@ def surely_leaked(ledger: Ledger, leak: Leak, delta: float) -> float | None:
 def _leaking(event: SamplingEvent, leak: Leak) -> SamplingEvent:
     if isinstance(event, PosteriorSample):
         return event
-    factor = min(max(leak.shift_over_noise, 1e-6), _MOST)
-    queries = tuple(replace(query, noise_stddev=query.noise_stddev / factor) for query in event.queries)
+    if isinstance(event, Tuned):
+        return replace(event, trial=tuple((_leaking_sample(one, leak), steps) for one, steps in event.trial))
     if isinstance(event, PoissonSample):
-        return replace(event, queries=queries, probability=min(1.0, max(event.probability * leak.rate, 1e-12)))
-    return replace(event, queries=queries)
+        return _leaking_sample(event, leak)
+    return replace(event, queries=_leaking_queries(event.queries, leak))
+
+
+def _leaking_sample(event: PoissonSample, leak: Leak) -> PoissonSample:
+    chance = min(1.0, max(event.probability * leak.rate, 1e-12))
+    return replace(event, queries=_leaking_queries(event.queries, leak), probability=chance)
+
+
+def _leaking_queries(queries: tuple[GaussianSumQuery, ...], leak: Leak) -> tuple[GaussianSumQuery, ...]:
+    factor = min(max(leak.shift_over_noise, 1e-6), _MOST)
+    return tuple(replace(query, noise_stddev=query.noise_stddev / factor) for query in queries)
 
 
 def claimed_ledger(subject: Subject, steps: int) -> Ledger:

@@ -24,6 +24,7 @@ COMMANDS = {
     "check": "Look for what is odd about a table, for its holder alone.",
     "ask": "Ask a table for counts, means, quantiles and the like.",
     "train": "Train a private model on a table.",
+    "tune": "Search for settings on a private table, in one charge.",
     "regress": "Estimate coefficients with intervals that know the privacy noise.",
     "summary": "Print the coefficients of a regression, at any level.",
     "predict": "Predict new records, and say how sure that is.",

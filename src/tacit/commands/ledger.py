@@ -1,5 +1,6 @@
 """``tacit ledger``: look at a ledger, verify it, print its head. Needs no torch."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 from rich.table import Table
 
 from tacit.commands.output import console, print_json
-from tacit.ledger import PosteriorSample, event_to_json, read_ledger, verify_ledger
+from tacit.ledger import PosteriorSample, SamplingEvent, Tuned, event_to_json, read_ledger, verify_ledger
 
 app = typer.Typer(
     help="Look at a ledger, verify it, print its head.",
@@ -34,16 +35,27 @@ def show(run: Run, json: Json = False) -> None:
     console.print(f"declared: {declared}", highlight=False)
     table = Table("steps", "sampling", "facts", "clip norm", "noise on the sum", "noise multiplier")
     for event, steps in merged.items():
-        facts = {name: value for name, value in event_to_json(event).items() if name not in ("sampling", "queries")}
-        table.add_row(
-            str(steps),
-            event.kind,
-            ", ".join(f"{name} {value:g}" for name, value in facts.items()),
-            ", ".join(f"{query.clip_norm:g}" for query in event.queries),
-            ", ".join(f"{query.noise_stddev:g}" for query in event.queries),
-            "" if isinstance(event, PosteriorSample) else f"{event.noise_multiplier:.6g}",
-        )
+        for row in _rows(event, str(steps)):
+            table.add_row(*row)
     console.print(table)
+
+
+def _rows(event: SamplingEvent, steps: str) -> Iterator[tuple[str, ...]]:
+    """An event in the table's columns; of a search, what one trial takes below it."""
+    if isinstance(event, Tuned):
+        yield steps, event.kind, ", ".join(f"{name} {value}" for name, value in event_to_json(event)["trials"].items())
+        for one, each in event.trial:
+            yield from _rows(one, f"a trial: {each}")
+        return
+    facts = {name: value for name, value in event_to_json(event).items() if name not in ("sampling", "queries")}
+    yield (
+        steps,
+        event.kind,
+        ", ".join(f"{name} {value:g}" for name, value in facts.items()),
+        ", ".join(f"{query.clip_norm:g}" for query in event.queries),
+        ", ".join(f"{query.noise_stddev:g}" for query in event.queries),
+        "" if isinstance(event, PosteriorSample) else f"{event.noise_multiplier:.6g}",
+    )
 
 
 @app.command()

@@ -90,6 +90,11 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         mean = self._said(X).mean.double().numpy()
         return np.asarray(mean / mean.sum(1, keepdims=True))
 
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Logarithms of the probabilities."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each record."""
         best = self.predict_proba(X).argmax(1)  # first, because an estimator that was not fitted has no classes

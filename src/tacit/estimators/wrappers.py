@@ -16,6 +16,9 @@ _ONE_FIT = ("sklearn.base", "sklearn.compose", "sklearn.ensemble._base", "sklear
 _SEVERAL_FITS = ("sklearn.ensemble._voting", "sklearn.multiclass", "sklearn.multioutput")
 
 
+_INSTEAD = ", or search in one charge with tacit.tune (tacit tune TABLE)"
+
+
 def refuse_uncharged_wrappers(*, shares_a_ledger: bool) -> None:
     """Refuse a wrapper that learns from private records past the ledger, or fits several times without a common one."""
     for module in _callers():
@@ -25,7 +28,7 @@ def refuse_uncharged_wrappers(*, shares_a_ledger: bool) -> None:
             raise RefusedError(
                 f"{module} learns from private records in ways that no ledger is charged for (scores on folds, rows "
                 "drawn repeatedly, a second model on top); fit the private estimator itself, and compare or calibrate "
-                "on public data"
+                f"on public data{_INSTEAD if module.startswith('sklearn.model_selection') else ''}"
             )
         if not shares_a_ledger:
             raise RefusedError(

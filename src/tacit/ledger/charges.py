@@ -11,7 +11,9 @@ from itertools import groupby
 from typing import Any, overload
 
 from tacit.errors import InputError, LedgerError, check_count
-from tacit.ledger.events import MOST, SamplingEvent, event_from_json, event_to_json
+from tacit.ledger.event_json import event_from_json, event_to_json
+from tacit.ledger.events import SamplingEvent
+from tacit.ledger.sums import MOST
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,81 +1,26 @@
-"""What a ledger says happened: sampling events that hold Gaussian sum queries, and posterior samples.
+"""What a ledger says happened: sampling events that hold Gaussian sum queries, posterior samples, and
+the best of several trials.
 
 These are raw public facts (paper G, sections 2 and 3): which policy chose the records, and for each group of vectors
 what one record could do to the sum and how much noise was added to it. No conclusion is stored, and nothing that
 depends on the data. An accountant reads the facts and draws the conclusions.
 """
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from tacit.errors import InputError, LedgerError, check_count, check_fraction, check_positive, check_share
+from tacit.errors import (
+    InputError,
+    check_count,
+    check_inside,
+    check_positive,
+    check_share,
+    is_number,
+)
+from tacit.ledger.sums import MOST, GaussianSumQuery, merged_noise_multiplier
 
 Neighbours = Literal["add_remove", "replace_one"]
 Unit = Literal["record", "microbatch", "user"]
-MOST = 10**12  # steps, or copies of a vector: nobody counts further, and accountants still compute with it
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianSumQuery:
-    """A sum of clipped vectors released with Gaussian noise: the privacy tuple (S_g, s_g) of paper G, section 2.
-
-    Args:
-        clip_norm: S_g, the L2 norm that no clipped vector exceeds in exact arithmetic.
-        noise_stddev: s_g, the standard deviation of the noise on each coordinate of the *sum*.
-        slack: what floating point may add, relative to ``clip_norm`` (failure-modes F6).
-        multiplicity: how many clipped vectors one unit can change: 1, or 2 for a record inside a microbatch.
-        group: the name of the group of vectors, for the reader.
-        grid: the step of the grid that vectors were rounded to before the sum, whose noise is then the discrete
-            Gaussian; None for float64 sums with continuous noise.
-
-    Example:
-        >>> GaussianSumQuery(clip_norm=1.0, noise_stddev=1.3).noise_multiplier
-        1.3
-    """
-
-    clip_norm: float
-    noise_stddev: float
-    slack: float = 0.0
-    multiplicity: int = 1
-    group: str = "all"
-    grid: float | None = None
-
-    def __post_init__(self) -> None:
-        check_positive("clip_norm", self.clip_norm)
-        check_positive("noise_stddev", self.noise_stddev)
-        check_count("multiplicity", self.multiplicity, MOST)
-        check_fraction("slack", self.slack)
-        if not isinstance(self.group, str):
-            raise InputError(f"group must be a name, found {self.group!r}")
-        if self.grid is not None:
-            check_positive("grid", self.grid)
-
-    @property
-    def sensitivity(self) -> float:
-        """How far, in L2 norm, adding or removing one unit can move the sum."""
-        return self.multiplicity * self.clip_norm * (1.0 + self.slack)
-
-    @property
-    def noise_multiplier(self) -> float:
-        """z = s / sensitivity of this group alone."""
-        return self.noise_stddev / self.sensitivity
-
-
-def merged_noise_multiplier(queries: tuple[GaussianSumQuery, ...]) -> float:
-    """The noise multiplier of all groups released together (paper G, section 3).
-
-    Dividing each group by its noise gives one query of sensitivity S* = sqrt(sum_g (S_g / s_g)^2) and noise 1, so
-    z = 1 / S*.
-
-    Example:
-        >>> round(merged_noise_multiplier((GaussianSumQuery(1.0, 2.0), GaussianSumQuery(2.0, 4.0))), 6)
-        1.414214
-    """
-    if not queries:
-        raise InputError("queries must hold at least one Gaussian sum query, found none")
-    return 1.0 / math.hypot(*(query.sensitivity / query.noise_stddev for query in queries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +67,35 @@ class DiscretePoissonSample:
     @property
     def noise_multiplier(self) -> float:
         return merged_noise_multiplier(self.queries)
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdedSample:
+    """Sums of all units of which only those above a threshold are shown, among cells that nobody declared.
+
+    Which cells there are is private, so a unit that alone is in a cell could be seen by its name. The threshold is so
+    high that this happens with a chance of at most ``failure``, which comes on top of delta; but for that, it is the
+    Gaussian release of its queries (docs/maths.md, section 13).
+    """
+
+    failure: float
+    queries: tuple[GaussianSumQuery, ...]
+
+    kind: ClassVar[str] = "thresholded"
+    neighbours: ClassVar[Neighbours] = "add_remove"
+
+    def __post_init__(self) -> None:
+        check_inside("failure", self.failure)
+        _refuse_grid(self.queries, self.kind)
+
+    @property
+    def noise_multiplier(self) -> float:
+        return merged_noise_multiplier(self.queries)
+
+    @property
+    def gaussian(self) -> PoissonSample:
+        """The same release with declared cells."""
+        return PoissonSample(1.0, self.queries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,51 +217,65 @@ def _refuse_grid(queries: tuple[GaussianSumQuery, ...], kind: str) -> None:
         raise InputError(f"strict numerics are proved for Poisson sampling only, found a {kind} sample on a grid")
 
 
+@dataclass(frozen=True, slots=True)
+class PoissonTrials:
+    """A number of trials from the Poisson distribution of this mean; where it says none, there is one."""
+
+    mean: float
+
+    law: ClassVar[str] = "poisson"
+
+    def __post_init__(self) -> None:
+        check_positive("mean", self.mean)
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeBinomialTrials:
+    """A number of trials from the truncated negative binomial: eta 0 is the logarithmic one, 1 the geometric."""
+
+    eta: float
+    gamma: float
+
+    law: ClassVar[str] = "negative_binomial"
+
+    def __post_init__(self) -> None:
+        check_inside("gamma", self.gamma)
+        if not (is_number(self.eta) and self.eta > -1):
+            raise InputError(f"eta must be a finite number above -1, found {self.eta!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The best of a random number of trials; the others and how many there were are not released.
+
+    Papernot and Steinke 2022. What a trial tries is drawn independently of the data, the same charges pay for each.
+
+    Args:
+        trial: what one trial takes from the data, its score included: events, each with its number of steps.
+        trials: the distribution of their number.
+    """
+
+    trial: tuple[tuple[PoissonSample, int], ...]
+    trials: PoissonTrials | NegativeBinomialTrials
+
+    kind: ClassVar[str] = "tuned"
+    neighbours: ClassVar[Neighbours] = "add_remove"
+    queries: ClassVar[tuple[GaussianSumQuery, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if not self.trial or not all(isinstance(event, PoissonSample) for event, _ in self.trial):
+            raise InputError("a trial must be made of poisson events, and of at least one")
+        for _, steps in self.trial:
+            check_count("steps", steps, MOST)
+
+
 SamplingEvent = (
-    PoissonSample | DiscretePoissonSample | FixedSizeSample | BallsInBinsStep | ShuffledStep | PosteriorSample
+    PoissonSample
+    | DiscretePoissonSample
+    | ThresholdedSample
+    | FixedSizeSample
+    | BallsInBinsStep
+    | ShuffledStep
+    | PosteriorSample
+    | Tuned
 )
-
-_KINDS: dict[
-    str,
-    type[PoissonSample]
-    | type[DiscretePoissonSample]
-    | type[FixedSizeSample]
-    | type[BallsInBinsStep]
-    | type[ShuffledStep],
-] = {
-    DiscretePoissonSample.kind: DiscretePoissonSample,
-    PoissonSample.kind: PoissonSample,
-    FixedSizeSample.kind: FixedSizeSample,
-    BallsInBinsStep.kind: BallsInBinsStep,
-    ShuffledStep.kind: ShuffledStep,
-}
-
-
-def event_to_json(event: SamplingEvent) -> dict[str, Any]:
-    """The event as plain JSON values, under the name of its policy."""
-    fields = {name: getattr(event, name) for name in event.__slots__ if name != "queries"}
-    if isinstance(event, PosteriorSample):
-        return {"sampling": event.kind, **fields}
-    queries = [_query_to_json(query) for query in event.queries]
-    return {"sampling": event.kind, **fields, "queries": queries}
-
-
-def _query_to_json(query: GaussianSumQuery) -> dict[str, Any]:
-    fields = {name: getattr(query, name) for name in query.__slots__}
-    return fields if query.grid is not None else {name: item for name, item in fields.items() if name != "grid"}
-
-
-def event_from_json(value: Mapping[str, Any]) -> SamplingEvent:
-    """The inverse of :func:`event_to_json`; an unknown policy or field is refused by name."""
-    kind = value.get("sampling") if isinstance(value, Mapping) else None
-    if not isinstance(kind, str) or (kind not in _KINDS and kind != PosteriorSample.kind):
-        known = ", ".join(sorted([*_KINDS, PosteriorSample.kind]))
-        raise LedgerError(f"unknown sampling event {kind!r}; this version reads {known}")
-    fields = {name: item for name, item in value.items() if name != "sampling"}
-    try:
-        if kind == PosteriorSample.kind:
-            return PosteriorSample(**fields)
-        queries = tuple([GaussianSumQuery(**query) for query in fields.pop("queries")])
-        return _KINDS[kind](**fields, queries=queries)
-    except (TypeError, KeyError, AttributeError, InputError) as error:
-        raise LedgerError(f"a {kind} event cannot be read: {error}") from error

@@ -45,12 +45,12 @@ class Bounds:
         return [Contribution(np.where(np.isnan(values), -1, place), np.ones(len(table)))]
 
     def answers(self, noisy: Sequence[Noisy], level: float) -> list[Answer]:
-        low, high = found_bounds(noisy[0].sums, noisy[0].stddev)
+        low, high = found_bounds(noisy[0].sums, noisy[0].stddev) or (float(EDGES[0]), float(EDGES[-1]))
         return [Answer(self.text, value, value, value, level, cell) for cell, value in (("low", low), ("high", high))]
 
 
-def found_bounds(counts: Floats, stddev: float) -> tuple[float, float]:
-    """The outer edges of the cells that stand out, to three digits outward; all numbers if none does.
+def found_bounds(counts: Floats, stddev: float) -> tuple[float, float] | None:
+    """The outer edges of the cells that stand out, to three digits outward; None if none does.
 
     Example:
         >>> counts = np.histogram(np.arange(18.0, 91.0).repeat(10), EDGES)[0]
@@ -59,7 +59,7 @@ def found_bounds(counts: Floats, stddev: float) -> tuple[float, float]:
     """
     filled = np.flatnonzero(counts > float(ndtri(1 - _NONE / _CELLS)) * stddev)
     if not len(filled):
-        return float(EDGES[0]), float(EDGES[-1])
+        return None
     return _outward(float(EDGES[filled[0]]), np.floor), _outward(float(EDGES[filled[-1] + 1]), np.ceil)
 
 

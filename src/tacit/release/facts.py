@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tacit.errors import InputError, RefusedError
-from tacit.ledger import Ledger, PoissonSample
+from tacit.ledger import Ledger, PoissonSample, Tuned
 from tacit.runs.facts import FORMAT, parse_facts
 from tacit.storage.json_files import Fields
 
@@ -62,11 +62,14 @@ def _check_spread(stddevs: tuple[float, ...], weights: tuple[float, ...]) -> Non
 
 def _check_settings(ledger: Ledger, settings: Iterable[Mapping[str, Any]]) -> None:
     events = [event for event in ledger.merged() if isinstance(event, PoissonSample)]
+    events += [one for event in ledger.merged() if isinstance(event, Tuned) for one, _ in event.trial]
     charged = {
         "sampling probability": [event.probability for event in events],
         "noise multiplier": [event.noise_multiplier for event in events],
         "clip norm": [query.clip_norm for event in events for query in event.queries],
     }
+    if any(isinstance(event, Tuned) for event in ledger.merged()):
+        del charged["clip norm"]  # trials differ in it, and are charged in units of it
     for setting in settings:
         name, value = setting.get("name"), setting.get("value")
         if name not in charged or not events:

@@ -12,6 +12,7 @@ from tacit.runs.problem import Problem
 
 if TYPE_CHECKING:
     from tacit.runs.predictions import Predictor, read_predictor
+    from tacit.runs.tune import tune
     from tacit.runs.whole_run import TrainedTable, train_table
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "read_evidence",
     "read_predictor",
     "train_table",
+    "tune",
 ]
 
 _WITH_TORCH = {
@@ -34,6 +36,7 @@ _WITH_TORCH = {
     "TrainedTable": "whole_run",
     "read_predictor": "predictions",
     "train_table": "whole_run",
+    "tune": "tune",
 }
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import InputError, is_number
+from tacit.ledger import event_from_json, event_to_json
 from tacit.runs.problem import Problem
 from tacit.storage.json_files import Fields
 from tacit.storage.names import clean
-from tacit.tables import Schema
+from tacit.tables import Candidate, Schema, Search
 
 FORMAT = 1  # of run.json and of evaluation.json
 COEFFICIENTS = "coefficients"  # the task of tacit regress
@@ -47,6 +48,8 @@ class RunFacts:
         spread_begun: a histogram of residuals was about to be drawn; without ``spread`` it was lost.
         score: how good the model is on records that were held out: released numbers with intervals.
         score_begun: it was about to be drawn; without ``score`` it was lost.
+        asking: what the schema left open was about to be asked for; until it is false, the schema is not filled in.
+        trial_score: of a search, the best trial's noisy score, a mean over the declared units; the best of several.
     """
 
     problem: Problem
@@ -63,6 +66,8 @@ class RunFacts:
     path: str | None = None
     score: dict[str, Any] | None = None
     score_begun: bool = False
+    trial_score: float | None = None
+    asking: bool = False
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -88,7 +93,7 @@ class RunFacts:
             "classes": None if problem.classes is None else list(problem.classes),
             "features": [column.name for column in schema.features(problem.target)],
             "dataset": schema.dataset,
-            "n_records": problem.units,
+            "n_records": problem.declared_units,
             "hold_out": problem.hold_out,
             "unit": "record" if schema.unit == "record" else "user",
             "method": problem.method,
@@ -111,6 +116,11 @@ class RunFacts:
             "path": self.path,
             "score": self.score,
             "score_begun": self.score_begun,
+            "search": None if problem.search is None else problem.search.to_json(),
+            "candidate": None if problem.search is None else problem.candidate.to_json(),
+            "trial_score": self.trial_score,
+            "asked": None if problem.asked is None else event_to_json(problem.asked),
+            "asking": self.asking,
         }
 
     @classmethod
@@ -123,6 +133,9 @@ class RunFacts:
             Schema.from_json(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
             facts["model"], shared=facts.get("shared_epsilon") is not None,
             hold_out=facts.get("hold_out") or 0.0,
+            search=Search.from_json(facts["search"]) if facts.get("search") else None,
+            candidate=Candidate(**(facts.get("candidate") or {})),
+            asked=event_from_json(facts["asked"]) if facts.get("asked") else None,  # type: ignore[arg-type]
         )  # fmt: skip
         known = {name: _typed(facts, name, kinds) for name, kinds in _KINDS.items()}
         spread = facts.get("spread") or None
@@ -143,6 +156,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "path": (str,),
     "score": (dict,),
     "score_begun": (bool,),
+    "trial_score": (int, float),
+    "asking": (bool,),
 }
 
 

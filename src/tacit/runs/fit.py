@@ -1,6 +1,6 @@
 """Train on an encoded table: plan, method, draws and, for numbers, the spread of residuals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tacit.accountants import Budget, BudgetGate
 from tacit.errors import BudgetError, LedgerError
@@ -56,6 +55,7 @@ def training_plan(problem: Problem, ledger: str | PathLike[str], budget: Budget 
         unit=Records() if problem.schema.unit == "record" else Users(),
         dataset=problem.schema.dataset,
         dataset_size=units,
+        ledger_size=problem.declared_units or 0,
         schedule="fixed" if budget is None else "adaptive",
         assumptions=problem.schema.assumptions,
     )
@@ -67,7 +67,8 @@ def check_budget(problem: Problem, plan: TrainingPlan) -> None:
         return
     settings = problem.recipe
     step = plan.sampling.event((GaussianSumQuery(1.0, settings.noise_multiplier),))
-    charges = [Charge(step, settings.steps), *settings.beside]
+    learned = Charge(step, settings.steps) if settings.search is None else Charge(settings.search, 1)
+    charges = [learned, *settings.beside]
     BudgetGate(plan.budget)(ledger_so_far(plan.ledger, plan.header(Randomness())), charges)
 
 
@@ -92,9 +93,20 @@ def fit(
         probes: held-out records for Bayesian accounting; ``members`` gathers evidence about the trained ones too.
         histogram: how far an earlier try came with the residuals.
     """
-    randomness, histogram = randomness or Randomness(), histogram or Histogram()
+    randomness = randomness or Randomness()
+    beside = _beside(problem, plan, resume)
+    found = learn(
+        problem, data, plan, randomness, probes=probes, members=members, on_step=on_step, checkpoint=checkpoint,
+        resume=resume, beside=beside,
+    )  # fmt: skip
+    return with_spread(problem, data, plan, found, randomness, histogram or Histogram())
+
+
+def with_spread(
+    problem: Problem, data: Encoded, plan: TrainingPlan, found: Fitted, randomness: Randomness, histogram: Histogram
+) -> Fitted:
+    """What was learned, with the spread of residuals where numbers are predicted; it has been charged."""
     inputs, targets = torch.from_numpy(data.inputs), torch.from_numpy(data.targets)
-    found = _learned(problem, data, inputs, targets, plan, randomness, probes, members, on_step, checkpoint, resume)
     noise = problem.recipe.spread_noise
     if noise is None or histogram.spread is not None:
         return replace(found, spread=histogram.spread)
@@ -113,12 +125,13 @@ def fit(
     return replace(found, ledger=read_ledger(plan.ledger), spread=spread)
 
 
-def _learned(
-    problem: Problem, data: Encoded, inputs: Tensor, targets: Tensor, plan: TrainingPlan, randomness: Randomness,
-    probes: Encoded | None, members: bool, on_step: Callable[[int], None] | None, checkpoint: Path | None, resume: bool,
+def learn(
+    problem: Problem, data: Encoded, plan: TrainingPlan, randomness: Randomness, *, probes: Encoded | None = None,
+    members: bool = False, on_step: Callable[[int], None] | None = None, checkpoint: Path | None = None,
+    resume: bool = False, beside: Sequence[Charge] = (),
 ) -> Fitted:  # fmt: skip
     """All steps of the plan, or as many of them as the budget still pays for."""
-    settings = problem.recipe
+    settings, inputs, targets = problem.recipe, torch.from_numpy(data.inputs), torch.from_numpy(data.targets)
     held_out = None if probes is None else (torch.from_numpy(probes.inputs), torch.from_numpy(probes.targets))
     evidence = EvidencePlan(probes=held_out, members=members) if held_out is not None or members else None
     method = inference_method(problem, build_model(problem))
@@ -136,7 +149,7 @@ def _learned(
             checkpoint=checkpoint,
             checkpoint_every=plan.block,
             resume=resume,
-            beside=_beside(problem, plan, resume),
+            beside=beside,
         )
     except BudgetError:
         if checkpoint is None or not is_there(checkpoint):  # nothing was learned

@@ -7,13 +7,17 @@ evaluation.json          how good it is on data that was declared public
 artefacts.json           the hashes of these, written last: it alone says that the run is finished
 checkpoint.safetensors   while the run goes on
 hold-out.private         which records are kept from training, while the run goes on
+tuning*.private          how far a search is, and its best trial, while it goes on
 evidence.*.safetensors   private, if asked for; readable by the owner alone
 """
 
+import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Protocol, get_args
 
 from tacit.errors import InputError, TacitError
@@ -21,10 +25,10 @@ from tacit.evidence import Evidence, Kind, check_bound, evidence_path, load_evid
 from tacit.ledger import Head, Ledger, RegisteredLedger, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.manifest import MANIFEST, check_if_finished, plain_name, read_manifest, write_manifest
 from tacit.runs.evaluation_file import Evaluation, parse_evaluation
-from tacit.runs.facts import COEFFICIENTS, FORMAT, DeclaredFacts, RunFacts, parse_facts
+from tacit.runs.facts import COEFFICIENTS, FORMAT, QUERIES, DeclaredFacts, RunFacts, parse_facts
 from tacit.storage import locks
 from tacit.storage.append_only import head_path
-from tacit.storage.files import make_folders, read_bytes, reason_of, replace_file, temporary_path
+from tacit.storage.files import is_there, make_folders, read_bytes, reason_of, replace_file, temporary_path
 from tacit.storage.json_files import read_json, write_json
 
 
@@ -65,6 +69,18 @@ class RunFolder:
         return self.path / "hold-out.private"
 
     @property
+    def tuning(self) -> Path:
+        return self.path / "tuning.private"
+
+    def best_trial(self, number: int) -> Path:
+        return self.path / f"tuning-{number}.private"
+
+    @property
+    def trial(self) -> Path:
+        """A folder for the ledger of the trial that is being run."""
+        return self.path / "tuning-trial.private"
+
+    @property
     def evaluation(self) -> Path:
         return self.path / "evaluation.json"
 
@@ -82,6 +98,11 @@ class RunFolder:
         if self.is_finished:
             raise InputError(f"{self.path} holds a finished run; name another folder with --out, or remove it")
         if self.ledger.exists() or self.checkpoint.exists() or self.posterior.exists():
+            if self._task == QUERIES:
+                raise InputError(
+                    f"{self.path} holds queries that were stopped: what was charged stays so, and answers that may "
+                    "have been seen are not drawn again; name another folder with --out"
+                )
             raise InputError(
                 f"{self.path} holds a run that was not finished; go on with --resume, or name another folder"
             )
@@ -117,6 +138,7 @@ class RunFolder:
                 if new and not (self.ledger.exists() or self.checkpoint.exists()):
                     self.facts.unlink(missing_ok=True)
                     self.hold_out.unlink(missing_ok=True)
+                    self.forget_search()
                 raise
 
     def _remove_if_empty(self) -> None:
@@ -148,6 +170,22 @@ class RunFolder:
         for path in (self.checkpoint, self.hold_out):
             path.unlink(missing_ok=True)
             temporary_path(path).unlink(missing_ok=True)  # a kill may have left a part of the last one
+        if is_there(self.tuning):
+            self.forget_search()
+            self._level_times()
+
+    def forget_search(self, *kept: Path) -> None:
+        """Remove what a search keeps to itself, but for what it goes on with."""
+        rmtree(self.trial, ignore_errors=True)
+        for path in self.path.glob("tuning*.private*"):
+            if path not in kept:
+                path.unlink(missing_ok=True)
+
+    def _level_times(self) -> None:
+        """Give all files one time: that of the last minus that of the first would tell how many trials there were."""
+        now = time.time()
+        for path in self.path.iterdir():
+            os.utime(path, (now, now))
 
     def write_facts(self, facts: RunFacts) -> None:
         write_json(self.facts, facts.to_json())
@@ -197,21 +235,24 @@ class RunFolder:
         return None if found is None else dict(found.content)
 
     @property
-    def _command(self) -> str:
-        """That which began the run, as far as run.json can be read."""
+    def _task(self) -> str | None:
+        """What the run is for, as far as run.json can be read."""
         try:
             found = read_json(self.facts, FORMAT)
         except InputError:
-            found = None
-        return (
-            "tacit regress TABLE" if found is not None and found.value("task") == COEFFICIENTS else "tacit train TABLE"
-        )
+            return None
+        if found is None:
+            return None
+        return "search" if found.value("search") is not None else str(found.value("task"))
 
     def check_finished(self) -> None:
         """Refuse a run that was not finished, and one whose files are not those that it wrote."""
+        if not self.is_finished and self._task == QUERIES:
+            raise InputError(f"{self.path} holds queries that were stopped, which cannot go on: they have no answers")
         if not self.is_finished:
+            command = {COEFFICIENTS: "regress", "search": "tune"}.get(self._task or "", "train")
             raise InputError(
-                f"{self.path} holds no finished run; go on with {self._command} --resume --out {self.path}"
+                f"{self.path} holds no finished run; go on with tacit {command} TABLE --resume --out {self.path}"
             )
         check_if_finished(self.path)
 

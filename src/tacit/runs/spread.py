@@ -17,7 +17,7 @@ from tacit.accountants import BudgetGate
 from tacit.ledger import Charge, LedgerFile
 from tacit.randomness import Randomness
 from tacit.runs.facts import Spread
-from tacit.tables.recipes import spread_event
+from tacit.tables.releases import spread_event
 from tacit.training import TrainingPlan
 from tacit.types import Floats
 

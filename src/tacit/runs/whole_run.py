@@ -15,11 +15,12 @@ from tacit.ledger.registry import read_registry
 from tacit.randomness import Randomness
 from tacit.runs.evaluation import evaluate
 from tacit.runs.facts import RunFacts
-from tacit.runs.fit import Fitted, check_budget, fit, training_plan
+from tacit.runs.fit import Fitted, check_budget, fit, training_plan, with_spread
 from tacit.runs.folder import RunFolder
 from tacit.runs.hold_out import release_scores, split_off
 from tacit.runs.predictions import Predictor
 from tacit.runs.spread import Histogram
+from tacit.runs.tuning import search
 from tacit.storage.files import is_there
 from tacit.tables import Encoded
 from tacit.training import TrainingPlan
@@ -44,6 +45,7 @@ def train_table(
     *,
     test: Encoded | None = None,
     resume: bool = False,
+    begun: bool = False,
     checkpoints: bool = True,
     randomness: Randomness | None = None,
     assumptions: tuple[str, ...] = (),
@@ -56,19 +58,24 @@ def train_table(
     Args:
         data: the private records, encoded by the problem's schema.
         test: public records, to evaluate on and, with ``facts.evidence``, to gather evidence about.
+        begun: the folder's ledger was charged for what the schema left open, and the run goes on from there.
         checkpoints: whether the run can be gone on with; without them a run that is stopped is lost.
         assumptions: what the guarantee rests on besides what the schema says.
     """
     problem, randomness = facts.problem, randomness or Randomness()
-    plan = _plan(facts, folder, assumptions)
+    plan = plan_of(facts, folder, assumptions)
     if not resume:
         check_budget(problem, plan)
-    with folder.claimed(new=not resume):
+    with folder.claimed(new=not (resume or begun)):
         if not resume:
             folder.write_facts(facts)
         held = None
         if problem.hold_out:
-            data, held = split_off(data, problem.hold_out, folder, randomness, resume=resume)
+            split = resume and (is_there(folder.hold_out) or is_there(folder.checkpoint))
+            data, held = split_off(data, problem.hold_out, folder, randomness, resume=split)
+        if problem.search is not None:
+            found = _searched(facts, data, plan, folder, randomness, resume=resume)
+            return _finished(folder, found, held, plan, test, randomness)
         started = time.perf_counter()
         fitted = fit(
             problem, data, plan, randomness=randomness, probes=test if facts.evidence else None, members=facts.evidence,
@@ -83,11 +90,29 @@ def train_table(
             steps=fitted.steps,
             path=fitted.path,
         )
-        trained = TrainedTable(done, fitted)
-        if held is not None:
-            trained = _scored(folder, trained, held, randomness)
-        _save(folder, trained, plan, test)
+        return _finished(folder, TrainedTable(done, fitted), held, plan, test, randomness)
+
+
+def _finished(
+    folder: RunFolder, trained: TrainedTable, held: Encoded | None, plan: TrainingPlan, test: Encoded | None,
+    randomness: Randomness,
+) -> TrainedTable:  # fmt: skip
+    if held is not None:
+        trained = _scored(folder, trained, held, randomness)
+    _save(folder, trained, plan, test)
     return trained
+
+
+def _searched(
+    facts: RunFacts, data: Encoded, plan: TrainingPlan, folder: RunFolder, randomness: Randomness, *, resume: bool
+) -> TrainedTable:
+    """The best of a search's trials. How long it took is not kept: it would tell how many there were."""
+    found = search(facts.problem, data, plan, folder, randomness, resume=resume)
+    chosen = replace(facts, problem=found.problem)
+    fitted = with_spread(found.problem, data, plan, found.fitted, randomness, _histogram(folder, chosen))
+    known = {"effective_temperature": fitted.effective_temperature, "spread": fitted.spread, "steps": fitted.steps,
+             "path": fitted.path, "trial_score": found.score}  # fmt: skip
+    return TrainedTable(replace(chosen, **known), fitted)  # type: ignore[arg-type]
 
 
 def _scored(folder: RunFolder, trained: TrainedTable, held: Encoded, randomness: Randomness) -> TrainedTable:
@@ -101,7 +126,8 @@ def _scored(folder: RunFolder, trained: TrainedTable, held: Encoded, randomness:
     return replace(trained, facts=replace(begun, score={"scores": scores}))
 
 
-def _plan(facts: RunFacts, folder: RunFolder, assumptions: tuple[str, ...]) -> TrainingPlan:
+def plan_of(facts: RunFacts, folder: RunFolder, assumptions: tuple[str, ...] = ()) -> TrainingPlan:
+    """All public facts of the training, and the ledger that it is charged to."""
     problem, ledger = facts.problem, folder.place_of_ledger(facts)
     if isinstance(ledger, RegisteredLedger) and is_there(Path(ledger.registry)):
         read_registry(ledger.registry)  # another file, or a damaged one, is refused before anything is written

@@ -6,8 +6,10 @@ from tacit.tables.encoding import Encoded, encode, encode_inputs, feature_names,
 from tacit.tables.files import Table, read_table
 from tacit.tables.recipes import Facts, Method, Recipe, Setting, default_delta, recipe
 from tacit.tables.schema import Schema, Task, read_schema, schema_text
+from tacit.tables.searches import Candidate, Search
 
 __all__ = [
+    "Candidate",
     "Category",
     "Column",
     "Encoded",
@@ -18,6 +20,7 @@ __all__ = [
     "Number",
     "Recipe",
     "Schema",
+    "Search",
     "Setting",
     "Table",
     "Task",

@@ -121,8 +121,8 @@ def _number(column: Number, cells: Cells, raw: list[str]) -> Iterator[OddThing]:
     if commas:
         yield OddThing(column.name, f"cells have decimal commas, such as {commas[0]!r}", len(commas), 'decimal = ","')
     if dates:
-        yield OddThing(column.name, f"cells are dates, such as {dates[0]!r}; write a number, such as a year or an age",
-                       len(dates), 'kind = "ignore"')  # fmt: skip
+        yield OddThing(column.name, f"cells are dates, such as {dates[0]!r}; declare their range", len(dates),
+                       'kind = "date"')  # fmt: skip
     rest = [cell for cell in odd if cell not in {*commas, *dates}]
     if rest:
         yield OddThing(column.name, f"cells cannot be read as numbers, such as {rest[0]!r}", len(rest))

@@ -4,14 +4,16 @@ Every declaration is a public fact. Nothing here is learned from records, so no 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, get_args
 
 from tacit.errors import InputError, check_positive
+from tacit.tables.dates import dates_to_days, days_to_dates
 
 Transform = Literal["linear", "sqrt", "log"]
 MOST_LEVELS = 1000
+DATE = "date"  # the kind of a number column whose cells are dates
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class Number:
         weight: how much more than others it may count, known beforehand; 2 for what is rare but telling.
         missing: codes that stand for a missing value, such as -9 or 999.
         decimal: "," for numbers written as 1.234,5.
+        date: how dates are written, for a column of dates, which counts as days; "" for numbers.
+        ask: "bounds", "bins" or both, to be found by a charged query (``bounds = "ask"`` in a schema).
     """
 
     name: str
@@ -37,6 +41,8 @@ class Number:
     weight: float = 1.0
     missing: tuple[float | str, ...] = ()
     decimal: str = "."
+    date: str = ""
+    ask: tuple[str, ...] = ()
 
     kind: ClassVar[str] = "number"
 
@@ -58,10 +64,12 @@ class Number:
         if self.decimal not in (".", ","):
             raise InputError(f'column {self.name!r}: decimal must be "." or ",", found {self.decimal!r}')
         _check_missing(self.name, self.missing)
+        if self.ask and (self.low is not None or ("bins" in self.ask and self.bins)):
+            raise InputError(f"column {self.name!r}: what is declared cannot be asked for too")
 
     @property
     def is_declared(self) -> bool:
-        return self.low is not None or bool(self.bins)
+        return not self.ask and (self.low is not None or bool(self.bins))
 
     @property
     def missing_part(self) -> str:
@@ -70,13 +78,17 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """One of several declared levels, as text; what is none of them has no feature set."""
+    """One of several declared levels, as text; what is none of them has no feature set.
+
+    ``ask`` is ("levels",) if they are to be found by a charged query (``levels = "ask"`` in a schema).
+    """
 
     name: str
     levels: tuple[str, ...] = ()
     may_be_missing: bool = False
     weight: float = 1.0
     missing: tuple[float | str, ...] = ()
+    ask: tuple[str, ...] = ()
 
     kind: ClassVar[str] = "category"
 
@@ -159,13 +171,20 @@ def column_from_json(facts: object) -> Column:
     """A column from what a schema file says of it; unknown words are refused by name."""
     if not isinstance(facts, dict) or not isinstance(facts.get("name"), str):
         raise InputError(f"every column of a schema needs a name, found {facts!r}")
+    if facts.get("kind") == DATE:
+        return _checked(Number, dates_to_days(facts))
     rest = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items() if key != "kind"}
+    asked = tuple(key for key in ("bounds", "bins", "levels") if rest.get(key) == "ask")
+    rest = {key: value for key, value in rest.items() if key not in asked}
     kind = KINDS.get(str(facts.get("kind")))
     if kind is None:
-        raise InputError(
-            f"column {facts['name']!r}: kind must be one of {', '.join(KINDS)}, found {facts.get('kind')!r}"
-        )
-    unknown = sorted(set(rest) - {field.name for field in fields(kind)})
+        words = ", ".join([*KINDS, DATE])
+        raise InputError(f"column {facts['name']!r}: kind must be one of {words}, found {facts.get('kind')!r}")
+    if "date" in rest:
+        raise InputError(f'column {facts["name"]!r}: a column of dates has kind = "date"')
+    known = {field.name for field in fields(kind)} - {"ask"}
+    wrong = [key for key in asked if key not in _ASKED.get(kind.kind, ())]
+    unknown = sorted(set(rest) - known) + wrong
     if unknown:
         raise InputError(f"column {facts['name']!r}: a {kind.kind} has no {unknown[0]!r}; see docs/tables.md")
     for key in ("bins", "levels", "yes", "no", "missing"):
@@ -175,15 +194,29 @@ def column_from_json(facts: object) -> Column:
         raise InputError(f"column {facts['name']!r}: may_be_missing must be true or false")
     if "weight" in rest:
         check_positive(f"column {facts['name']!r}: weight", rest["weight"])
-    column: Column = kind(**rest)
+    return _checked(kind, rest | ({"ask": asked} if asked else {}))
+
+
+def _checked(kind: Any, facts: Mapping[str, Any]) -> Column:
+    unknown = sorted(set(facts) - {field.name for field in fields(kind)})
+    if unknown:
+        raise InputError(f"column {facts['name']!r}: a date has no {unknown[0]!r}; see docs/tables.md")
+    column: Column = kind(**facts)
     return column
+
+
+_ASKED = {"number": ("bounds", "bins"), "category": ("levels",)}
 
 
 def column_to_json(column: Column) -> dict[str, Any]:
     """What a schema file says of a column: what differs from the defaults."""
     said = {field.name: field.default for field in fields(column)}
     values = {key: value for key, value in asdict(column).items() if value != said[key]}
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+    asked = dict.fromkeys(values.pop("ask", ()), "ask")
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()} | asked
+    if plain.get("date"):
+        plain = days_to_dates(plain)
+        return {"name": plain.pop("name"), "kind": DATE, **plain}
     return {"name": plain.pop("name"), "kind": column.kind, **plain}
 
 

@@ -62,7 +62,7 @@ def _kind(cells: Cells) -> str:
     said = [cell for cell in cells.tolist() if cell.lower() not in MISSING]
     flag = Flag("any")
     words = {text for text in (*flag.yes, *flag.no) if text not in ("0", "1")}
-    if said and all(cell.lower() in words for cell in said):
+    if said and np.mean([cell.lower() in words for cell in said]) >= _MOSTLY:
         return "flag"
     numbers = np.isfinite(to_numbers(np.array(said, dtype=object))) if said else np.zeros(0)
     return "number" if len(said) and numbers.mean() >= _MOSTLY else "category"

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import InputError
 from tacit.tables.columns import Category, Flag, Ignored, Number
+from tacit.tables.dates import day_numbers
 from tacit.tables.files import MISSING, Cells, Table, number_text, to_number, to_numbers, to_text
 from tacit.tables.schema import Schema
 
@@ -68,7 +69,9 @@ def _declared_cells(table: Table, schema: Schema) -> Iterator[tuple[str, NDArray
         cells = table.columns.get(column.name)
         if cells is None or isinstance(column, Ignored):
             continue
-        if isinstance(column, Number) and column.decimal == "," and cells.dtype.kind != "f":
+        if isinstance(column, Number) and column.date:
+            yield column.name, cells if cells.dtype.kind == "f" else day_numbers(_without(cells, column), column.date)
+        elif isinstance(column, Number) and column.decimal == "," and cells.dtype.kind != "f":
             commas = [cell.replace(".", "").replace(",", ".") if isinstance(cell, str) else cell for cell in cells]
             yield column.name, _without(np.array([to_number(cell) for cell in commas]), column)
         elif column.missing:

@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, time
 from functools import partial
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -53,7 +55,7 @@ class Table:
 
 
 def read_table(path: str | Path, numbers: Collection[str] = ()) -> Table:
-    """Read a table by the ending of its name: .csv, .tsv, .parquet or .npz.
+    """Read a table by the ending of its name: .csv, .tsv, .parquet, .npz or .xlsx.
 
     Args:
         numbers: columns of a text file to read as numbers where all their cells are numbers or missing, which takes a
@@ -212,6 +214,39 @@ def _from_arrow(column: Any, name: str, path: Path) -> Cells:
     return np.array(["" if value is None else _plain(value) for value in column.to_pylist()], dtype=object)
 
 
+def _read_excel(path: Path) -> Table:
+    """The first sheet, every cell as text, as in a CSV file, so that no cell decides how others are read."""
+    try:
+        load_workbook = import_module("openpyxl").load_workbook
+    except ImportError as error:
+        raise InputError(f"{path}: reading Excel needs openpyxl; install tacit[excel], or save as CSV") from error
+    try:
+        rows = load_workbook(path, read_only=True, data_only=True).worksheets[0].iter_rows(values_only=True)
+        cells = [[_plain_cell(value) for value in row] for row in rows]
+    except Exception as error:  # of a damaged file it raises what its parts raise
+        raise InputError(f"{path} is damaged or no Excel file: {error}") from error
+    cells = [row for row in cells if any(row)]
+    names = [name.strip() for name in (cells[0] if cells else [])]
+    _check_names(names, path)
+    even = [row + [""] * (len(names) - len(row)) for row in cells[1:]]
+    return Table({name: np.array([row[place] for row in even], dtype=object) for place, name in enumerate(names)})
+
+
+def _plain_cell(value: object) -> str:
+    """A cell of a sheet as text: numbers as they are written, a day without a time as a day."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return number_text(float(value))
+        case datetime() if value.time() == time():
+            return value.date().isoformat()
+        case _:
+            return str(value).strip()
+
+
 def _read_npz(path: Path) -> Table:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -242,7 +277,8 @@ def _from_array(array: Cells, name: str, path: Path) -> Cells:
 
 def _readers(numbers: Collection[str]) -> dict[str, Callable[[Path], Table]]:
     text = partial(_read_csv, numbers=numbers)
-    return {".csv": text, ".tsv": text, ".parquet": _read_parquet, ".npz": _read_npz}
+    return {".csv": text, ".tsv": text, ".parquet": _read_parquet, ".npz": _read_npz,
+            ".xlsx": _read_excel}  # fmt: skip
 
 
 def to_numbers(cells: Cells) -> NDArray[np.float64]:

@@ -18,15 +18,25 @@ from typing import Any, Literal, get_args
 from tacit.accountants import check_delta, gaussian_mu, get_accountant
 from tacit.accountants.search import smallest_within
 from tacit.errors import InputError, RefusedError, check_count, check_positive
-from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
+from tacit.ledger import (
+    Charge,
+    GaussianSumQuery,
+    Ledger,
+    NegativeBinomialTrials,
+    PoissonSample,
+    PoissonTrials,
+    ThresholdedSample,
+    Tuned,
+)
+from tacit.tables.releases import score_event, search_event, spread_event, trial_score_noise
 from tacit.tables.schema import Task
+from tacit.tables.searches import DEFAULTS, Candidate, Search
 
 Method = Literal["sgld", "sghmc", "bbp", "dropout", "vi", "sgd"]
 MANY = 10_000  # records from which a smaller sampling probability is quicker at the same noise
 ENOUGH = 40.0  # SNR below which a model learns little
 SPREAD_SHARE = 0.1  # of mu^2, for the histogram of residuals that the intervals of a regression rest on
 SCORE_SHARE = 0.1  # of mu^2, for scores on records that were held out
-RIGHT_SHARE = 0.7  # of that, for counts of right and wrong answers
 STEPS = {"classification": 300, "regression": 1000, "vi": 1000}
 _WHOLE = 250.0  # SNR from which no gradient of a logistic model needs to be clipped
 
@@ -48,7 +58,7 @@ class Recipe:
     """All settings of a run.
 
     ``spread_noise`` is that of the residuals' histogram, ``score_noise`` that of the scores on records that were held
-    out, None where there is none.
+    out, None where there is none. ``search`` is charged once for all trials, in place of the steps.
     """
 
     probability: float
@@ -64,12 +74,20 @@ class Recipe:
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
     score_noise: float | None = None
+    search: Tuned | None = None
+
+    @property
+    def trial_noise(self) -> float | None:
+        """On the sum of a trial's score over all units."""
+        return None if self.search is None else self.search.trial[-1][0].queries[0].noise_stddev
 
     @property
     def beside(self) -> list[Charge]:
         """What the run releases apart from its steps."""
         spread = [] if self.spread_noise is None else [Charge(spread_event(self.spread_noise), 1)]
-        return spread if self.score_noise is None else [*spread, Charge(score_event(self.score_noise), 1)]
+        if self.score_noise is None:
+            return spread
+        return [*spread, Charge(score_event(self.score_noise, numbers=self.spread_noise is not None), 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +101,10 @@ class Facts:
         outputs: one for two classes or a number, else one per class.
         accountant: "pld"; "rdp" where several runs share a budget adaptively.
         scored: records were held out, and a tenth of the budget says how good the model is on them.
+        search: settings are searched for: one trial's noise, so that all of them stay within the budget.
+        candidate: which settings the trial has.
+        asked: what was released to fill in the schema, before all else.
+        units_asked: the number of units is an answer, so that nothing that is charged for may follow it.
     """
 
     units: int
@@ -96,12 +118,16 @@ class Facts:
     delta: float
     accountant: str = "pld"
     scored: bool = False
+    search: Search | None = None
+    candidate: Candidate = DEFAULTS
+    asked: PoissonSample | ThresholdedSample | None = None
+    units_asked: bool = False
 
     def __post_init__(self) -> None:
         for name in ("units", "features", "parameters", "outputs"):
             check_count(name, getattr(self, name))
         check_positive("epsilon", self.epsilon)
-        check_delta(self.delta, self.units)
+        check_delta(self.delta, None if self.units_asked else self.units)
         if self.method not in get_args(Method):
             raise InputError(f"method must be one of {', '.join(get_args(Method))}, found {self.method!r}")
 
@@ -126,15 +152,23 @@ def recipe(facts: Facts) -> Recipe:
     """
     mu = gaussian_mu(facts.epsilon, facts.delta)
     regression = facts.task == "regression"
-    probability = 0.2 if facts.units < MANY else 0.05
+    probability = 0.2 if facts.units < MANY and not facts.units_asked else 0.05
     steps = STEPS["vi" if facts.method == "vi" else facts.task]
     spread_noise = 1 / (math.sqrt(SPREAD_SHARE) * mu) if regression else None
     score_noise = 1 / (math.sqrt(SCORE_SHARE) * mu) if facts.scored else None
-    noise = _noise(facts.accountant, facts.epsilon, facts.delta, probability, steps, spread_noise, score_noise)
+    number = None if facts.search is None else facts.search.number
+    accountant = facts.accountant if number is None else "rdp"
+    noise = _noise(
+        accountant, facts.epsilon, facts.delta, probability, steps, spread_noise, score_noise, number, facts.asked
+    )
+    if number is not None:
+        mu = probability * math.sqrt(steps) / noise  # that of one trial
+    what = "all steps" if number is None else "all trials together"
     at_one = facts.units * mu / math.sqrt(facts.parameters / facts.outputs)
     clip, clip_why = _clip(facts, at_one)
     snr = at_one / clip
     rate, rate_why = _rate(facts, snr, clip, steps)
+    clip, rate = clip * facts.candidate.clip, rate * facts.candidate.rate
     prior, prior_why = _prior(facts)
     draws = 1 if facts.method == "sgd" else 50
     apart = max(1, steps // (2 * draws)) if facts.method in ("sgld", "sghmc") else 1
@@ -142,7 +176,11 @@ def recipe(facts: Facts) -> Recipe:
         Setting("delta", facts.delta, "the chance that the promise fails; below one over the number of records"),
         Setting("sampling probability", probability, _sampling_why(facts)),
         Setting("steps", steps, "enough small steps for a steady descent; more would cost time and change little"),
-        Setting("noise multiplier", noise, f"the least noise that keeps all steps within epsilon ({facts.accountant})"),
+        Setting(
+            "noise multiplier",
+            noise,
+            f"the least noise that keeps {what} within epsilon ({accountant})",
+        ),
         Setting("clip norm", clip, clip_why),
         Setting(
             "signal to noise",
@@ -153,12 +191,17 @@ def recipe(facts: Facts) -> Recipe:
         Setting("prior standard deviation", prior, prior_why),
         Setting("draws", draws, _DRAWS_WHY[facts.method]),
     ]
+    if facts.asked is not None:
+        why = "a tenth of the budget buys what the schema left open: bounds, levels or the number of records"
+        settings.append(Setting("noise on what was asked", facts.asked.noise_multiplier, why))
     if spread_noise is not None:
         why = "a tenth of the budget buys a noisy histogram of residuals, on which the intervals rest"
         settings.append(Setting("noise on the residuals' histogram", spread_noise, why))
     if score_noise is not None:
-        why = "a tenth of the budget buys noisy counts of right and wrong answers on records that were held out"
+        why = "a tenth of the budget buys noisy counts and sums on records that were held out, for scores"
         settings.append(Setting("noise on the scores", score_noise, why))
+    if facts.search is not None:
+        settings += _search_settings(facts.search, facts.candidate, trial_score_noise(noise, probability, steps))
     return Recipe(
         probability,
         steps,
@@ -173,21 +216,38 @@ def recipe(facts: Facts) -> Recipe:
         tuple(settings),
         _warnings(facts, snr),
         score_noise,
+        None if number is None else search_event(noise, probability, steps, number),
     )
+
+
+def _search_settings(search: Search, candidate: Candidate, noise: float) -> list[Setting]:
+    why = "one is drawn at random for each trial, and only the best trial is released"
+    return [
+        Setting("candidates", len(search.candidates), why),
+        Setting("expected trials", search.trials, f"{search.law}; how many there were is secret"),
+        Setting("noise on a trial's score", noise, f"on the sum of the {search.by} scores of all units"),
+        Setting("chosen", str(candidate), "what the best trial changed of the defaults; clip norm and rate follow"),
+    ]
 
 
 @lru_cache(maxsize=64)
 def _noise(
     accountant: str, epsilon: float, delta: float, probability: float, steps: int, spread_noise: float | None,
-    score_noise: float | None,
+    score_noise: float | None, number: PoissonTrials | NegativeBinomialTrials | None = None,
+    asked: PoissonSample | ThresholdedSample | None = None,
 ) -> float:  # fmt: skip
     """The least noise multiplier at which all charges together stay within the budget."""
     reader = get_accountant(accountant)
     fixed = [] if spread_noise is None else [Charge(spread_event(spread_noise), 1)]
-    fixed += [] if score_noise is None else [Charge(score_event(score_noise), 1)]
+    numbers = spread_noise is not None
+    fixed += [] if score_noise is None else [Charge(score_event(score_noise, numbers=numbers), 1)]
+    fixed += [] if asked is None else [Charge(asked, 1)]
 
     def cost(z: float) -> float:
-        sampled = Charge(PoissonSample(probability, (GaussianSumQuery(1.0, z),)), steps)
+        if number is None:
+            sampled = Charge(PoissonSample(probability, (GaussianSumQuery(1.0, z),)), steps)
+        else:
+            sampled = Charge(search_event(z, probability, steps, number), 1)
         try:
             return reader.guarantee(Ledger.planned([*fixed, sampled]), delta=delta).epsilon
         except RefusedError:
@@ -195,21 +255,6 @@ def _noise(
 
     guess = probability * math.sqrt(steps) / gaussian_mu(epsilon, delta)
     return smallest_within(cost, epsilon, "noise_multiplier", max(guess, 0.5))
-
-
-def spread_event(noise: float) -> PoissonSample:
-    """A histogram of all records, each in one bin: sensitivity 1."""
-    return PoissonSample(1.0, (GaussianSumQuery(1.0, noise, group="residuals"),))
-
-
-def score_event(noise: float) -> PoissonSample:
-    """Counts of right and wrong answers, and of probabilities in bins, on records that were held out.
-
-    A record lies in one cell of each: sensitivity 1. That it was held out, hence not trained on, is not made use of.
-    """
-    shares = {"right and wrong": RIGHT_SHARE, "probabilities": 1 - RIGHT_SHARE}
-    queries = (GaussianSumQuery(1.0, noise / math.sqrt(share), 1e-6, group=name) for name, share in shares.items())
-    return PoissonSample(1.0, tuple(queries))
 
 
 def _clip(facts: Facts, snr_at_one: float) -> tuple[float, str]:
@@ -244,6 +289,8 @@ def _prior(facts: Facts) -> tuple[float, str]:
 
 
 def _sampling_why(facts: Facts) -> str:
+    if facts.units_asked:
+        return "the number of records was asked for, and what is charged must not follow it"
     return f"0.2 below {MANY:,} records, else 0.05: quick, and hardly any noise is lost by it"
 
 

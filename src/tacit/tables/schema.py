@@ -17,7 +17,8 @@ from tacit.tables.files import shown
 
 Task = Literal["classification", "regression"]
 FORMAT = 1
-_FACTS = ("dataset", "records", "users", "target", "unit", "derived_from_private_data", "source", "registry")
+_FACTS = ("dataset", "records", "users", "target", "unit", "derived_from_private_data", "source", "registry", "asked")
+ASK = "ask"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Schema:
             cover them.
         source: where the declarations come from, in words.
         registry: the file that every run on this data enters itself in, seen from the schema's folder.
+        ask_units: the number of records, or users, is to be found by a charged query (``records = "ask"``).
+        asked: what was found by charged queries: names of columns, and "records" or "users".
 
     Example:
         >>> schema = Schema((Number("age", 0, 120), Category("smoker", ("no", "yes"))), records=1000)
@@ -51,6 +54,8 @@ class Schema:
     derived_from_private_data: bool = False
     source: str = "declared"
     registry: str | None = None
+    ask_units: bool = False
+    asked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         again = [name for name, count in Counter(column.name for column in self.columns).items() if count > 1]
@@ -84,8 +89,12 @@ class Schema:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """The columns to read as numbers; owners and numbers with decimal commas are read by their spelling."""
-        numbers = (column for column in self.columns if isinstance(column, Number) and column.decimal == ".")
+        """The columns to read as numbers; owners, dates and decimal commas are read by their spelling."""
+        numbers = (
+            column
+            for column in self.columns
+            if isinstance(column, Number) and column.decimal == "." and not column.date
+        )
         return tuple(column.name for column in numbers if column.name != self.unit)
 
     def task(self, target: str) -> Task:
@@ -104,6 +113,8 @@ class Schema:
     def units(self) -> int:
         """The declared number of units of privacy."""
         count = self.records if self.unit == "record" else self.users
+        if count is None and self.ask_units:
+            raise InputError("the number of units is still to be asked for: tacit train does it, or tacit schema --ask")
         if count is None:
             what = "records" if self.unit == "record" else "users"
             raise InputError(
@@ -116,6 +127,9 @@ class Schema:
         """Refuse a schema that is not filled in, before any data is looked at."""
         column = self.column(target)
         for one in (column, *self.features(target)):
+            if isinstance(one, Number | Category) and one.ask:
+                what = " and ".join(one.ask)
+                raise InputError(f"column {one.name!r}: its {what} are still to be asked for, by tacit schema --ask")
             if not one.is_declared:
                 raise InputError(f"column {one.name!r}: {one.missing_part} must be declared in the schema")
         match column:
@@ -123,6 +137,8 @@ class Schema:
                 raise InputError(f"column {target!r} is the target, but the schema ignores it")
             case Category(levels=levels) if len(levels) < 2:
                 raise InputError(f"target {target!r} declares one class, {levels[0]!r}; a classifier needs two or more")
+            case Number(date=written) if written:
+                raise InputError(f"target {target!r} is a date; predict a number, such as an age")
             case Number(low=None):
                 raise InputError(f"target {target!r} is a number: declare its bounds, low and high")
         if self.unit != "record" and self.unit == target:
@@ -136,10 +152,24 @@ class Schema:
             return (
                 "bounds, levels or the number of records were read off the private data; epsilon does not cover that",
             )
-        return (f"bounds, levels, classes and the number of records are taken as public ({self.source})",)
+        rest = f"levels, classes and the number of records are taken as public ({self.source})"
+        if self.asked:
+            asked = shown(list(self.asked))
+            return (f"asked of the table, and charged where that was: {asked}; all other bounds, {rest}",)
+        return (f"bounds, {rest}",)
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """What is to be asked of the table before it can be used: columns, and "records" or "users"."""
+        units = ("records" if self.unit == "record" else "users",) if self.ask_units else ()
+        return units + tuple(c.name for c in self.columns if isinstance(c, Number | Category) and c.ask)
 
     def to_json(self) -> dict[str, Any]:
-        facts = {name: getattr(self, name) for name in _FACTS if getattr(self, name) is not None}
+        facts = {name: getattr(self, name) for name in _FACTS if getattr(self, name) not in (None, ())}
+        if self.ask_units:
+            facts["records" if self.unit == "record" else "users"] = ASK
+        if self.asked:
+            facts["asked"] = list(self.asked)
         return {"format": FORMAT, **facts, "columns": [column_to_json(column) for column in self.columns]}
 
     @classmethod
@@ -152,7 +182,9 @@ class Schema:
         if unknown:
             raise InputError(f"a schema has no {unknown[0]!r}; it has {', '.join(_FACTS)} and columns")
         columns = tuple(column_from_json(column) for column in facts["columns"])
-        return cls(columns, **{name: facts[name] for name in _FACTS if name in facts})
+        given = {name: facts[name] for name in _FACTS if name in facts and facts[name] != ASK}
+        given["asked"] = tuple(given.get("asked", ()))
+        return cls(columns, ask_units=ASK in (facts.get("records"), facts.get("users")), **given)
 
     def with_facts(self, **facts: Any) -> "Schema":
         """The same schema with what is given and not None."""
@@ -183,11 +215,13 @@ def schema_text(schema: Schema) -> str:
         "# flag (yes, no), ignore. Values outside are clamped, other levels and missing values count as unknown.",
     ]
     lines += [f"{name} = {_toml(facts[name])}" for name in ("format", *_FACTS) if name in facts]
-    if schema.records is None:
+    if schema.records is None and not schema.ask_units:
         lines.append("# records = 1000        # about how many rows; a round number is fine")
     for column, said in zip(schema.columns, facts["columns"], strict=True):
         lines += ["", "[[columns]]", *(f"{key} = {_toml(value)}" for key, value in said.items())]
         match column:
+            case Number() | Category() if column.ask:
+                pass
             case Number() if not column.is_declared:
                 lines.append("# low = 0                # declare both: bounds that hold for anybody\n# high = 100")
             case Category() if not column.is_declared:

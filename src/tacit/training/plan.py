@@ -50,6 +50,8 @@ class PrivacyPlan:
         assumptions: sentences that every statement about this run has to repeat.
         isolation: "records": every record's loss is computed as if it were alone, whatever the losses do. "trusted":
             the losses are trusted to keep records apart; the ledger says so, and every guarantee repeats it.
+        ledger_size: the number of units that the ledger's header declares, where it is not ``dataset_size``: more of
+            them where a part is held out, 0 for none, where it is an answer that the same ledger was charged for.
     """
 
     sampling: SamplingPolicy
@@ -67,6 +69,7 @@ class PrivacyPlan:
     assumptions: tuple[str, ...] = ()
     numerics: Numerics = "float64"
     isolation: Isolation = "records"
+    ledger_size: int | None = field(default=None, repr=False)  # no part of a checkpoint's fingerprint
 
     def __post_init__(self) -> None:
         for name in ("block", "physical_batch", "memory"):
@@ -103,7 +106,9 @@ class PrivacyPlan:
             raise InputError(f"dataset must be a declared name, found {self.dataset!r}")
 
     @property
-    def _declared_size(self) -> int:
+    def _declared_size(self) -> int | None:
+        if self.ledger_size is not None:
+            return self.ledger_size or None
         return self.dataset_size or max(1, round(self.sampling.implied_size))
 
     def header(self, randomness: Randomness) -> LedgerHeader:

@@ -1,20 +1,21 @@
 """The default accountant: privacy loss distributions by the contour integral, certified on both sides (maths.md 3)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
+from tacit.accountants.failures import failure_of, without_failures
 from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.accountants.pld import Bracket, PoissonGaussian, delta_curve, epsilon_bracket
 from tacit.accountants.pld.bounds import resolved
 from tacit.accountants.pld.lattice.replace_one import epsilon_of_samples
 from tacit.accountants.renyi.conversion import rdp_bound
 from tacit.accountants.renyi.discrete import rounding_gap
-from tacit.accountants.renyi.divergences import ORDERS, poisson_log_moments
 from tacit.accountants.renyi.fixed_size import fixed_size_log_moments
+from tacit.accountants.renyi.poisson_steps import ORDERS, poisson_log_moments
 from tacit.errors import RefusedError
 from tacit.ledger import DiscretePoissonSample, FixedSizeSample, Ledger, PoissonSample
 from tacit.types import Floats
@@ -68,6 +69,9 @@ def releases(ledger: Ledger, name: str = "pld") -> Releases:
 
 def ledger_bracket(ledger: Ledger, delta: float) -> Bracket:
     """Certified lower and upper bounds of the ledger's epsilon; an empty ledger costs nothing."""
+    if failure_of(ledger.charges):
+        sure = ledger_bracket(*without_failures(ledger, delta))
+        return replace(sure, lower=0.0, two_sided=False)
     samples = _fixed_size_samples(ledger)
     if samples:
         return _samples_bracket(samples, delta)
@@ -82,6 +86,8 @@ def ledger_bracket(ledger: Ledger, delta: float) -> Bracket:
 
 def ledger_deltas(ledger: Ledger, epsilons: Floats) -> Floats:
     """Certified upper bounds of delta at each epsilon."""
+    if failure := failure_of(ledger.charges):
+        return np.minimum(ledger_deltas(without_failures(ledger, 1.0)[0], epsilons) + failure, 1.0)
     found = releases(ledger)
     if not found.events:
         return np.zeros(len(epsilons))

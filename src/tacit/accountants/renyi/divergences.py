@@ -1,6 +1,6 @@
 """Renyi divergences of events and of whole ledgers, all events and all orders at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,8 +10,9 @@ from tacit.accountants.renyi.balls_in_bins import pass_log_moments, passes
 from tacit.accountants.renyi.discrete import discrete_log_moments
 from tacit.accountants.renyi.fixed_size import fixed_size_log_moments
 from tacit.accountants.renyi.moments import log_moments
+from tacit.accountants.renyi.poisson_steps import ORDERS, checked_orders, poisson_log_moments
 from tacit.accountants.renyi.posterior_sample import posterior_sample_log_moments
-from tacit.errors import InputError
+from tacit.accountants.renyi.trials import tuned_log_moments
 from tacit.ledger import (
     BallsInBinsStep,
     DiscretePoissonSample,
@@ -19,14 +20,9 @@ from tacit.ledger import (
     Ledger,
     PoissonSample,
     PosteriorSample,
-    SamplingEvent,
+    Tuned,
 )
 from tacit.types import Floats
-
-_FINE = np.round(np.arange(1.1, 10.95, 0.1), 1)  # fractional orders matter for few and for loud releases
-_FAR = np.unique(np.round(np.geomspace(64, 1024, 20)))  # and large ones for faint releases
-_AT_ONCE = 4096  # events
-ORDERS: tuple[float, ...] = tuple(float(order) for order in (*_FINE, *range(11, 64), *_FAR))
 
 
 def subsampled_gaussian_rdp(probability: ArrayLike, noise_multiplier: ArrayLike, orders: ArrayLike) -> Floats:
@@ -54,7 +50,8 @@ def renyi_curve(ledger: Ledger, orders: Sequence[float] = ORDERS, name: str = "r
     """The Renyi divergence of the whole ledger at each order; what cannot be read is refused by name."""
     a = checked_orders(np.asarray(orders, dtype=float))
     steps = ledger.merged()
-    total = _poisson(steps, a)
+    rows = [(e.probability, e.noise_multiplier, n) for e, n in steps.items() if isinstance(e, PoissonSample)]
+    total = poisson_log_moments(rows, a)
     for event, count in steps.items():
         match event:
             case PoissonSample() | BallsInBinsStep():
@@ -65,29 +62,10 @@ def renyi_curve(ledger: Ledger, orders: Sequence[float] = ORDERS, name: str = "r
                 total += count * discrete_log_moments(q, z, a)
             case PosteriorSample(exact=True, epsilon=epsilon):
                 total += count * posterior_sample_log_moments(epsilon, a)
+            case Tuned():
+                total += count * tuned_log_moments(event, a)
             case _:
                 raise refuse_event(name, event)
     for item, count in passes(ledger).items():
         total += count * pass_log_moments(item, a)
     return np.asarray(total / (a - 1))
-
-
-def _poisson(steps: Mapping[SamplingEvent, int], a: Floats) -> Floats:
-    rows = [(e.probability, e.noise_multiplier, n) for e, n in steps.items() if isinstance(e, PoissonSample)]
-    return poisson_log_moments(rows, a)
-
-
-def poisson_log_moments(rows: Sequence[tuple[float, float, int]], a: Floats) -> Floats:
-    """The sum over (probability, noise multiplier, steps) of what the steps cost at each order."""
-    total = np.zeros(a.size)
-    for start in range(0, len(rows), _AT_ONCE):  # the moments of all of them at once need not fit into memory
-        q, z, count = np.asarray(rows[start : start + _AT_ONCE], dtype=float).T
-        with np.errstate(over="ignore"):  # an honest infinity
-            total += count @ log_moments(q, z, a)
-    return total
-
-
-def checked_orders(orders: Floats) -> Floats:
-    if orders.size == 0 or not (np.isfinite(orders).all() and (orders > 1).all()):
-        raise InputError("orders must be finite numbers above 1")
-    return orders

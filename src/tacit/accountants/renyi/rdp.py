@@ -4,10 +4,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tacit.accountants.failures import without_failures
 from tacit.accountants.guarantee import Guarantee, check_ledger, statement
 from tacit.accountants.renyi.conversion import ROUNDING, Conversion, conversion_cost, epsilon_from_rdp
-from tacit.accountants.renyi.divergences import ORDERS, renyi_curve
+from tacit.accountants.renyi.divergences import renyi_curve
 from tacit.accountants.renyi.filter import filter_of
+from tacit.accountants.renyi.poisson_steps import ORDERS
 from tacit.accountants.renyi.posterior_sample import pure_epsilon, taken_as_exact
 from tacit.ledger import Ledger
 
@@ -32,11 +34,12 @@ class RDPAccountant:
             return statement(ledger, accountant=self.name, epsilon=0.0, delta=delta, is_bound=True)
         if ledger.header.schedule == "adaptive":
             return self._filter_guarantee(ledger, delta)
-        ledger, pretended = taken_as_exact(ledger)
+        sure, left = without_failures(ledger, delta)
+        ledger, pretended = taken_as_exact(sure)
         curve = renyi_curve(ledger, self.orders, self.name)
-        epsilon, _ = epsilon_from_rdp(curve, self.orders, delta, self.conversion)
+        epsilon, _ = epsilon_from_rdp(curve, self.orders, left, self.conversion)
         pure = pure_epsilon(ledger)
-        epsilon = min(epsilon, self._individual_filter(ledger, delta), math.inf if pure is None else pure)
+        epsilon = min(epsilon, self._individual_filter(ledger, left), math.inf if pure is None else pure)
         also = (PRETENDED,) if pretended else ()
         return statement(
             ledger,

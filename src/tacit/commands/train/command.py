@@ -52,42 +52,47 @@ def train(
     from tacit.runs import train_table
 
     folder = RunFolder(out)
-    table = read_table(data, _declared_numbers(folder, schema, resume=resume))
+    table = read_table(data, declared_numbers(folder, schema, resume=resume))
     if public_test is not None and public_test.is_file():
         check_public(data, public_test)
     named = None if registry is None else folder.name_of(registry)
     asked = Request(target, epsilon, delta, method, model, unit, records, task, named, share_of(hold_out))
     if resume:
         facts = interrupted_run(folder, asked)
+        if facts.problem.search is not None:
+            raise InputError(f"{out} holds a search; go on with tacit tune DATA --resume --out {out}")
         if bayesian_evidence and not facts.evidence:
             raise InputError("the run was started without --bayesian-evidence; its first steps cannot be gathered now")
     else:
         folder.check_free()
+        if public_test is not None:
+            read_table(public_test)  # before anything is asked and charged for
         facts = new_run(table, data, asked, schema, public, folder, budget, budget_epsilon)
         facts = replace(facts, evidence=bayesian_evidence)
     if facts.evidence and facts.shared_ledger is not None:
         raise InputError("--bayesian-evidence needs a ledger of its own; leave out --budget")
     if public_test is not None:
         facts = replace(facts, public_test=str(public_test.absolute()))
-    private, test = _records(table, facts)
+    private, test = records_of(table, facts)
     del table  # what is left of it are the features
     if explain and not json:
         explain_settings(facts)
     if not json:
         warn(facts.problem.recipe.warnings)
     with _progress(facts, shown=not json) as on_step, _saying_how_to_go_on(folder):
-        trained = train_table(facts, private, folder, test=test, resume=resume, on_step=on_step)
+        begun = facts.problem.asked is not None and not resume
+        trained = train_table(facts, private, folder, test=test, resume=resume, begun=begun, on_step=on_step)
     say_outcome(folder, trained.facts, trained.fitted.ledger, as_json=json)
 
 
-def _declared_numbers(folder: RunFolder, schema: Path | None, *, resume: bool) -> Sequence[str]:
+def declared_numbers(folder: RunFolder, schema: Path | None, *, resume: bool) -> Sequence[str]:
     """What the schema calls numbers, to be read as such; with --public it is made of the table itself."""
     if resume:
         return folder.read_facts().problem.schema.numbers
     return () if schema is None else read_schema(schema).numbers
 
 
-def _records(table: Table, facts: RunFacts) -> tuple[Encoded, Encoded | None]:
+def records_of(table: Table, facts: RunFacts) -> tuple[Encoded, Encoded | None]:
     """The private records and those of the public test, if there is one; what is odd about them is said."""
     problem = facts.problem
     private = encode(table, problem.schema, problem.target)

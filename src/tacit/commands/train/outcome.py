@@ -71,13 +71,16 @@ def _summary(
             f": the posterior has temperature {facts.effective_temperature:.2f} or more; above 1 it is wider than "
             "without privacy, which is the price of it.",
         )
+    if facts.trial_score is not None:
+        yield "Chosen", f": {problem.candidate}; noisy score {facts.trial_score:.3f}, the best of several, hence high."
     if facts.score is not None:
         yield "Private score", f" on {problem.hold_out:.0%} of the units, held out: {_scores(facts.score['scores'])}."
     if facts.score is None or evaluation is not None:
         yield from _how_good(problem.task, evaluation)
+    seconds = "" if facts.seconds is None else f" ({facts.seconds:g} s)"
     yield (
         f"{folder.path}/",
-        f" holds the model, the ledger and run.json ({facts.seconds:g} s). Next: "
+        f" holds the model, the ledger and run.json{seconds}. Next: "
         f"tacit predict {folder.path} NEW.csv --out predictions.csv, tacit report {folder.path}",
     )
 

@@ -9,7 +9,7 @@ from tacit.commands.continued import check_unchanged
 from tacit.errors import InputError
 from tacit.runs import Problem, RunFacts, RunFolder
 from tacit.runs.shared_budget import registry_name, shared_total
-from tacit.tables import Method, Schema, Table, default_delta, public_schema, read_schema, read_table
+from tacit.tables import Method, Schema, Search, Table, default_delta, public_schema, read_schema, read_table
 from tacit.tables.files import to_number
 
 
@@ -27,6 +27,7 @@ class Request:
     task: str | None
     registry: str | None
     hold_out: float | None = None
+    search: Search | None = None
 
     def __post_init__(self) -> None:
         if self.task is not None and self.task not in ("classification", "regression"):
@@ -52,24 +53,48 @@ def new_run(
         raise InputError("which column is to be predicted? give --target, or target = ... in the schema")
     for name in (target, schema.unit) if schema.unit != "record" else (target,):
         table.column(name)
-    schema.check(target)
-    if asked.task is not None and asked.task != schema.task(target):
-        raise InputError(f"--task {asked.task}, but the schema declares {target!r} for {schema.task(target)}")
     for column in schema.features(target):
         table.column(column.name)
     if asked.epsilon is None:
         raise InputError("how much privacy may it cost? give --epsilon; 1 is a common choice")
-    delta = default_delta(schema.units) if asked.delta is None else asked.delta
-    shared = shared_total(budget, budget_epsilon, asked.epsilon)
+    if asked.task is not None and asked.task != schema.task(target):
+        raise InputError(f"--task {asked.task}, but the schema declares {target!r} for {schema.task(target)}")
     registry = registry_name(asked.registry, schema, schema_path, folder)
-    problem = Problem(
-        replace(schema, target=target, registry=None), target, asked.epsilon, delta,
-        asked.method or "sgld", asked.model or "linear", shared is not None,  # type: ignore[arg-type]
-        asked.hold_out or 0.0,
-    )  # fmt: skip
+    if schema.questions:
+        if budget is not None or asked.search is not None:
+            raise InputError("a schema that leaves something to ask for needs tacit train with a ledger of its own")
+        return _asked_run(table, asked, schema, target, folder, registry)
+    schema.check(target)
+    shared = shared_total(budget, budget_epsilon, asked.epsilon)
+    problem = _problem(asked, schema, target, default_delta(schema.units), shared is not None)
     _ = problem.recipe  # refuses bad numbers before anything is written
+    problem.check_search()
     named = None if budget is None else folder.name_of(budget)
     return RunFacts(problem, shared_ledger=named, shared_epsilon=shared, registry=registry)
+
+
+def _problem(asked: Request, schema: Schema, target: str, delta: float, shared: bool) -> Problem:
+    assert asked.epsilon is not None
+    return Problem(
+        replace(schema, target=target, registry=None), target, asked.epsilon, asked.delta or delta,
+        asked.method or "sgld", asked.model or "linear", shared,  # type: ignore[arg-type]
+        asked.hold_out or 0.0, asked.search,
+    )  # fmt: skip
+
+
+def _asked_run(
+    table: Table, asked: Request, schema: Schema, target: str, folder: RunFolder, registry: str | None
+) -> RunFacts:
+    """The facts of a run whose schema was filled in by a charged release, the first of its ledger."""
+    from tacit.queries.questions import DELTA, Questions
+    from tacit.queries.schema_run import begin_with_questions
+
+    delta = DELTA if schema.ask_units else default_delta(schema.units)
+    assert asked.epsilon is not None
+    questions = Questions(replace(schema, target=target, registry=None), asked.epsilon, asked.delta or delta)
+    return begin_with_questions(
+        questions, table, folder, lambda filled: _problem(asked, filled, target, delta, False), registry=registry
+    )
 
 
 def _schema(table: Table, data: Path, asked: Request, path: Path | None, public: Path | None) -> Schema:
@@ -86,17 +111,23 @@ def _schema(table: Table, data: Path, asked: Request, path: Path | None, public:
         )
     unit = asked.unit or schema.unit
     counted = {} if asked.records is None else {"records" if unit == "record" else "users": asked.records}
-    return schema.with_facts(unit=unit, **counted)
+    return schema.with_facts(unit=unit, ask_units=False if counted else None, **counted)
 
 
 def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
     """The facts of an interrupted run. Options may be repeated, but not changed."""
     facts = folder.read_facts()
     folder.check_unfinished()
+    if facts.asking:
+        raise InputError(
+            f"{folder.path} was stopped while it asked for what the schema leaves open: the answers are lost and paid "
+            "for; start again in another folder"
+        )
     problem = facts.problem
     known = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
             "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
-            "task": problem.task, "registry": facts.registry, "hold_out": problem.hold_out}  # fmt: skip
+            "task": problem.task, "registry": facts.registry, "hold_out": problem.hold_out,
+            "search": problem.search}  # fmt: skip
     check_unchanged(known, {name: getattr(asked, name) for name in known})
     _check_ledger_is_there(folder, facts)
     return facts

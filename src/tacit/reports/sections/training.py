@@ -1,6 +1,8 @@
 """How the model was trained: what the ledger recorded, and what was declared beside it with the reasons."""
 
-from tacit.ledger import FixedSizeSample, Ledger, PosteriorSample, SamplingEvent
+from collections.abc import Iterator
+
+from tacit.ledger import FixedSizeSample, Ledger, PosteriorSample, SamplingEvent, Tuned
 from tacit.reports.content import Block, Section, Table, Terms
 from tacit.reports.text import listed
 from tacit.runs import DeclaredFacts, RunContent
@@ -23,7 +25,7 @@ def training_section(run: RunContent) -> Section:
 
 def _events(ledger: Ledger) -> Table:
     merged = list(ledger.merged().items())
-    rows = [_event(event, steps) for event, steps in merged[:_SHOWN]]
+    rows = [row for event, steps in merged[:_SHOWN] for row in _rows(event, f"{steps:,}")]
     if len(merged) > _SHOWN:
         left = merged[_SHOWN:]
         rows.append(
@@ -34,16 +36,23 @@ def _events(ledger: Ledger) -> Table:
     )
 
 
-def _event(event: SamplingEvent, steps: int) -> tuple[str, ...]:
-    if isinstance(event, PosteriorSample):
-        return f"{steps:,}", f"posterior sample, log-likelihood range {event.log_likelihood_range:g}"
-    return (
-        f"{steps:,}",
-        _sampling(event),
-        ", ".join(f"{query.clip_norm:.4g}" for query in event.queries),
-        ", ".join(f"{query.noise_stddev:.4g}" for query in event.queries),
-        f"{event.noise_multiplier:.5g}",
-    )
+def _rows(event: SamplingEvent, steps: str) -> Iterator[tuple[str, ...]]:
+    """One, and of a search one more for each release of a trial."""
+    if isinstance(event, Tuned):
+        number = ", ".join(f"{name} {getattr(event.trials, name):.4g}" for name in event.trials.__slots__)
+        yield steps, f"the best of a secret number of trials ({event.trials.law.replace('_', ' ')}, {number})"
+        for one, each in event.trial:
+            yield from _rows(one, f"each trial: {each:,}")
+    elif isinstance(event, PosteriorSample):
+        yield steps, f"posterior sample, log-likelihood range {event.log_likelihood_range:g}"
+    else:
+        yield (
+            steps,
+            _sampling(event),
+            ", ".join(f"{query.clip_norm:.4g}" for query in event.queries),
+            ", ".join(f"{query.noise_stddev:.4g}" for query in event.queries),
+            f"{event.noise_multiplier:.5g}",
+        )
 
 
 def _sampling(event: SamplingEvent) -> str:

@@ -1,0 +1,104 @@
+"""Columns of dates, declared by dates and counted in days, and sheets: each cell is read by itself."""
+
+import sys
+from datetime import datetime
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tacit.errors import InputError
+from tacit.tables import Category, Number, Schema, Table, encode, read_schema, read_table, schema_text
+from tacit.tables.columns import column_from_json, column_to_json
+
+BORN = {"name": "born", "kind": "date", "low": "1900-01-01", "high": "2000-01-01"}
+
+
+def test_a_date_column_goes_from_its_first_day_to_its_last():
+    column = column_from_json(BORN)
+    assert isinstance(column, Number)
+    cells = np.array(["1900-01-01", "2000-01-01 08:30", "1950-01-01", "2050-01-01", "31.12.1999", ""], dtype=object)
+    table = Table({"born": cells, "ill": np.array(["no", "yes"] * 3, dtype=object)})
+    schema = Schema((column, Category("ill", ("no", "yes"))), records=6)
+    inputs = encode(table, schema, "ill").inputs
+    assert (inputs[:, 1] / inputs[:, 0]).tolist() == pytest.approx([-1, 1, 0, 1, 0, 0], abs=1e-4)
+    assert schema.numbers == ()
+
+
+@pytest.mark.parametrize("more", [{}, {"written": "%d.%m.%Y"}, {"bins": ["1950-01-01", "1960-06-30"]}])
+def test_a_schema_keeps_dates_as_dates(tmp_path, more):
+    schema = Schema((column_from_json(BORN | more), Category("ill", ("no", "yes"))), records=6)
+    assert column_to_json(schema.columns[0]) == BORN | more
+    (tmp_path / "s.toml").write_text(schema_text(schema))
+    assert read_schema(tmp_path / "s.toml") == schema
+
+
+def test_toml_dates_are_dates_too(tmp_path):
+    (tmp_path / "s.toml").write_text('[[columns]]\nname="born"\nkind="date"\nlow=1900-01-01\nhigh=2000-01-01\n')
+    assert read_schema(tmp_path / "s.toml").columns[0] == column_from_json(BORN)
+
+
+def test_other_ways_to_write_them_are_declared():
+    column = column_from_json(BORN | {"written": "%d.%m.%Y"})
+    table = Table({"born": np.array(["01.01.2000", "2000-01-01"], dtype=object),
+                   "ill": np.array(["no", "yes"], dtype=object)})  # fmt: skip
+    inputs = encode(table, Schema((column, Category("ill", ("no", "yes"))), records=2), "ill").inputs
+    assert (inputs[:, 1] / inputs[:, 0]).tolist() == pytest.approx([1, 0], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"low": "yesterday"}, "low must be a date"),
+        ({"low": 1900}, "low must be a date"),
+        ({"high": "1900-01-01"}, "must be below high"),
+        ({"written": "day first"}, "written says how"),
+        ({"levels": ["a"]}, "a date has no 'levels'"),
+        ({"bounds": "ask"}, "a date has no 'bounds'"),
+    ],
+)
+def test_a_mistake_is_named(change, says):
+    with pytest.raises(InputError, match=says):
+        column_from_json(BORN | change)
+
+
+def test_a_date_is_not_predicted():
+    schema = Schema((Number("x", 0, 1), column_from_json(BORN)), records=10)
+    with pytest.raises(InputError, match="is a date"):
+        schema.check("born")
+
+
+def sheet_of(monkeypatch, rows):
+    """openpyxl is an extra: a stand-in with the two calls that are made of it."""
+    book = SimpleNamespace(worksheets=[SimpleNamespace(iter_rows=lambda values_only: iter(rows))])
+    stand_in = SimpleNamespace(load_workbook=lambda path, read_only, data_only: book)
+    monkeypatch.setitem(sys.modules, "openpyxl", stand_in)
+
+
+def test_a_sheet_is_read_as_text_cell_by_cell(tmp_path, monkeypatch):
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    day = datetime(2001, 1, 31)
+    sheet_of(
+        monkeypatch, [("age", "born", "ill"), (39, day, True), (40.5, None, "no"), (None, None, None), ("?", day, 0)]
+    )
+    table = read_table(tmp_path / "t.xlsx")
+    assert {name: cells.tolist() for name, cells in table.columns.items()} == {
+        "age": ["39", "40.5", "?"], "born": ["2001-01-31", "", "2001-01-31"], "ill": ["true", "no", "0"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"), [([], "has no name"), ([("a", "b")], "no rows"), ([(1, 2), (3, 4)], "names")]
+)
+def test_a_sheet_without_a_table_is_refused(tmp_path, monkeypatch, rows, says):
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    sheet_of(monkeypatch, rows)
+    with pytest.raises(InputError, match=says):
+        read_table(tmp_path / "t.xlsx")
+
+
+def test_excel_without_its_extra_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(InputError, match=r"tacit\[excel\]"):
+        read_table(tmp_path / "t.xlsx")
