@@ -166,4 +166,4 @@ def _cut_short(chains: Chains[Any], plan: TrainingPlan, checkpoint: Path) -> Fit
     """
     found = read_checkpoint(checkpoint, like=chains.content)
     chains.restore(found.step, found.content)
-    return Fitted(chains.posterior, read_ledger(plan.ledger), found.step)
+    return Fitted(chains.posterior, read_ledger(plan.ledger), found.step, chains.temperature)

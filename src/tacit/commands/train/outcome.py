@@ -68,8 +68,8 @@ def _summary(
     if facts.effective_temperature is not None and facts.effective_temperature > 1.05:
         yield (
             "Certainty",
-            f": the posterior has temperature {facts.effective_temperature:.2f} or more; above 1 it is wider than "
-            "without privacy, which is the price of it.",
+            f": the draws have temperature {facts.effective_temperature:.2f}, measured on the chain's moves; above 1 "
+            "they are wider than the posterior without privacy, which is the price of it.",
         )
     if facts.score is not None:
         yield "Private score", f" on {problem.hold_out:.0%} of the units, held out: {_scores(facts.score['scores'])}."
