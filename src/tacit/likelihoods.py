@@ -224,6 +224,28 @@ class Poisson:
         return below
 
 
+@dataclass(frozen=True)
+class Weighed:
+    """A likelihood whose records count min(1, 1 / |x|), x being their inputs, which bounds a linear model's gradients.
+
+    The weight is a function of the covariates alone, so that the weighed gradient still has expectation zero at the
+    true coefficients (Mallows): no bias in a linear model that is right. Scaling x would make it another model.
+
+    Example:
+        >>> Weighed(Bernoulli()).weights(torch.tensor([[0.6, 0.0], [3.0, 4.0]]))
+        tensor([1.0000, 0.2000])
+    """
+
+    likelihood: Bernoulli | Categorical | Gaussian
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        return self.weights(_pair(batch)[0]) * self.likelihood(model, batch)
+
+    def weights(self, inputs: Tensor) -> Tensor:
+        """One for each row."""
+        return inputs.flatten(1).square().sum(1).sqrt().clamp(min=1).reciprocal()
+
+
 Likelihood = Categorical | Bernoulli | Gaussian | GaussianMixture | LearnedGaussian | HeteroscedasticGaussian | Poisson
 
 

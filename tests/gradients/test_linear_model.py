@@ -8,12 +8,17 @@ from torch import nn
 from tacit.gradients import clipped_sum, rounds_by_place
 from tacit.gradients.clipped_sum import as_groups
 from tacit.gradients.linear_model import linear_model
-from tacit.likelihoods import Bernoulli, Categorical, Gaussian
+from tacit.likelihoods import Bernoulli, Categorical, Gaussian, Weighed
 from tacit.losses import ModelLosses
 from tacit.mechanisms import SLACK, ClipLayers, ClipRecords, GaussianNoise, build_mechanism
 
 AT_ONE = ClipRecords(1.0)
-KINDS = {"yes or no": (Bernoulli(), 1), "classes": (Categorical(), 4), "numbers": (Gaussian(0.7), 1)}
+KINDS = {
+    "yes or no": (Bernoulli(), 1),
+    "classes": (Categorical(), 4),
+    "numbers": (Gaussian(0.7), 1),
+    "weighed": (Weighed(Bernoulli()), 1),
+}
 
 
 def problem(kind, rows=90, bias=True, seed=0):

@@ -9,15 +9,16 @@ import tomllib
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tacit.errors import InputError, check_count
 from tacit.tables.columns import Category, Column, Flag, Ignored, Number, column_from_json, column_to_json
 from tacit.tables.files import shown
 
 Task = Literal["classification", "regression"]
+Scaling = Literal["linear", "norm"]
 FORMAT = 1
-_FACTS = ("dataset", "records", "users", "target", "unit", "derived_from_private_data", "source", "registry")
+_FACTS = ("dataset", "records", "users", "target", "unit", "derived_from_private_data", "source", "registry", "scaling")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Schema:
             cover them.
         source: where the declarations come from, in words.
         registry: the file that every run on this data enters itself in, seen from the schema's folder.
+        scaling: how a model's records are kept bounded. "linear": by weights on their losses, so that a linear model
+            is linear in the columns; "norm": each record is scaled to norm 1.
 
     Example:
         >>> schema = Schema((Number("age", 0, 120), Category("smoker", ("no", "yes"))), records=1000)
@@ -51,6 +54,7 @@ class Schema:
     derived_from_private_data: bool = False
     source: str = "declared"
     registry: str | None = None
+    scaling: Scaling = "linear"
 
     def __post_init__(self) -> None:
         again = [name for name, count in Counter(column.name for column in self.columns).items() if count > 1]
@@ -64,6 +68,8 @@ class Schema:
             value = getattr(self, name)
             if not isinstance(value, kind) and not (name in ("target", "registry") and value is None):
                 raise InputError(f"the schema's {name} must be a {kind.__name__}, found {value!r}")
+        if self.scaling not in get_args(Scaling):
+            raise InputError(f"the schema's scaling must be 'linear' or 'norm', found {self.scaling!r}")
 
     def column(self, name: str) -> Column:
         for column in self.columns:

@@ -11,6 +11,8 @@ from tacit.ledger import Ledger
 from tacit.reports import Headline, headline
 from tacit.runs import RunFacts, RunFolder
 
+_SCALED = {"linear": "records beyond norm 1 weigh less", "norm": "each record has norm 1"}
+
 
 def explain_settings(facts: RunFacts) -> None:
     problem = facts.problem
@@ -20,7 +22,8 @@ def explain_settings(facts: RunFacts) -> None:
     shown.add_column("setting")
     shown.add_column("value", justify="right")
     shown.add_column("why")
-    shown.add_row("features", str(problem.features), "of the declared columns, with a bias; each record has norm 1")
+    why = f"of the declared columns, with a bias; {_SCALED[problem.schema.scaling]}"
+    shown.add_row("features", str(problem.features), why)
     for setting in problem.recipe.settings:
         value = f"{setting.value:.6g}" if isinstance(setting.value, int | float) else str(setting.value)
         shown.add_row(setting.name, value, setting.why)
