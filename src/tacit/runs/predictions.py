@@ -35,17 +35,17 @@ class Predictor:
         return found
 
     def numbers(self, inputs: Floats) -> RegressionPrediction:
-        """On the target's own scale."""
+        """On the target's own scale, within its bounds: targets beyond them were clamped, so their quantiles are."""
         spread = self.spread
         learned = likelihood_of(self.problem) if spread is None else GaussianMixture(spread.stddevs, spread.weights)
         found = self._predict(inputs, learned)
         assert isinstance(found, RegressionPrediction)
         middle, half = target_scale(self.problem.schema, self.problem.target)
         return RegressionPrediction(
-            middle + half * found.mean,
+            middle + half * found.mean.clamp(-1, 1),
             half**2 * found.data_uncertainty,
             half**2 * found.posterior_uncertainty,
-            middle + half * found.quantiles,
+            middle + half * found.quantiles.clamp(-1, 1),
             found.levels,
         )
 
