@@ -20,11 +20,11 @@ from torch.nn.modules import module as every_module
 from tacit.gradients.bookkeeping import Gradients
 from tacit.gradients.layers.linear import outer_products, shifts
 from tacit.isolation import RecordGroup
-from tacit.likelihoods import Bernoulli, Categorical, Gaussian, Weighed
+from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, Weighed
 from tacit.losses import Losses, ModelLosses
 from tacit.types import Batch
 
-LIKELIHOODS = (Bernoulli, Categorical, Gaussian)
+LIKELIHOODS = (Bernoulli, Categorical, Gaussian, Counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class LinearModel:
 
     weight: Tensor
     bias: Tensor | None
-    likelihood: Bernoulli | Categorical | Gaussian
+    likelihood: Bernoulli | Categorical | Gaussian | Counts
     weighed: Weighed | None
     trained: tuple[str, ...]
 

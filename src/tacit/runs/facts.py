@@ -21,7 +21,10 @@ QUERIES = "queries"  # the task of tacit ask
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The distribution of residuals, on the target's scale of [-1, 1]. Released, hence public."""
+    """The distribution of residuals, on the target's scale of [-1, 1]. Released, hence public.
+
+    Those of counts are in tens of the standard deviations that Poisson counts would have.
+    """
 
     stddevs: tuple[float, ...]
     weights: tuple[float, ...]

@@ -17,7 +17,7 @@ from tacit.mechanisms import ClipRecords, GaussianNoise
 from tacit.posteriors import Posterior, RegressionPrediction, predict
 from tacit.randomness import Randomness
 from tacit.runs.facts import Spread
-from tacit.runs.models import build_model, inference_method, likelihood_of
+from tacit.runs.models import build_model, inference_method, likelihood_of, residuals_of
 from tacit.runs.problem import Problem
 from tacit.runs.spread import Histogram, charge_spread, release_spread
 from tacit.sampling import PoissonSampling, Records, Users
@@ -103,7 +103,7 @@ def fit(
     said = predict(build_model(problem), found.posterior, inputs, likelihood=likelihood_of(problem), levels=(0.5,))
     assert isinstance(said, RegressionPrediction)
     users = None if data.users is None else np.unique(data.users.astype(str), return_inverse=True)[1]
-    residuals = (targets.double() - said.mean).numpy()
+    residuals = residuals_of(problem, targets, said.mean).numpy()
     if histogram.begun:  # it may have been seen before it was lost, so that another one is another release
         try:
             charge_spread(plan, noise, randomness)

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tacit.inference import (
     SGD,
@@ -18,23 +18,47 @@ from tacit.inference import (
     VariationalInference,
     bayes_by_backprop,
 )
-from tacit.likelihoods import Bernoulli, Categorical, Gaussian, Weighed
+from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, GaussianMixture, Weighed
 from tacit.runs.factory import model_from_factory
+from tacit.runs.facts import Spread
 from tacit.runs.problem import HIDDEN, Problem
+from tacit.tables import target_scale
 
 DROPOUT = 0.05
 FRICTION = 0.3
 WORKING_STDDEV = 1.0  # of the squared error that finds the mean; the real spread is found afterwards (runs/spread)
 
 
-def likelihood_of(problem: Problem) -> Bernoulli | Categorical | Gaussian:
+PEARSON = 10.0  # standard deviations of a count that one on the scale of residuals stands for
+
+
+def likelihood_of(problem: Problem) -> Bernoulli | Categorical | Gaussian | Counts:
     """What the targets are taken to be like while the model is learned."""
+    if problem.counts:
+        return Counts(target_scale(problem.schema, problem.target)[1])
     if problem.classes is None:
         return Gaussian(WORKING_STDDEV)
     return Bernoulli() if problem.outputs == 1 else Categorical()
 
 
-def losses_of(problem: Problem) -> Weighed | Bernoulli | Categorical | Gaussian:
+def spread_likelihood(problem: Problem, spread: Spread) -> GaussianMixture | Counts:
+    """What numbers are like about their predicted means, once the spread of residuals is known."""
+    if not problem.counts:
+        return GaussianMixture(spread.stddevs, spread.weights)
+    variance = math.fsum(w * s**2 for w, s in zip(spread.weights, spread.stddevs, strict=True))
+    return Counts(target_scale(problem.schema, problem.target)[1], PEARSON**2 * variance)
+
+
+def residuals_of(problem: Problem, targets: Tensor, mean: Tensor) -> Tensor:
+    """Private: how far targets are from their predicted means; of counts in their standard deviations by Poisson."""
+    away = targets.double() - mean
+    if not problem.counts:
+        return away
+    half = target_scale(problem.schema, problem.target)[1]
+    return away * (half / (1 + mean).clamp(min=1e-6)).sqrt() / PEARSON
+
+
+def losses_of(problem: Problem) -> Weighed | Bernoulli | Categorical | Gaussian | Counts:
     """What is learned from: the likelihood, weighed so that one record cannot count more than another."""
     likelihood = likelihood_of(problem)
     return Weighed(likelihood) if problem.schema.scaling == "linear" else likelihood

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tacit.errors import InputError, check_fraction
-from tacit.tables import Facts, Method, Recipe, Schema, Task, feature_names, recipe
+from tacit.tables import Facts, Method, Number, Recipe, Schema, Task, feature_names, recipe
 
 HIDDEN = 16  # units of the mlp
 
@@ -44,6 +44,11 @@ class Problem:
     @property
     def task(self) -> Task:
         return self.schema.task(self.target)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the target counts something."""
+        return isinstance(column := self.schema.column(self.target), Number) and column.count
 
     @property
     def classes(self) -> tuple[str, ...] | None:

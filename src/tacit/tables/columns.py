@@ -26,6 +26,7 @@ class Number:
         weight: how much more than others it may count, known beforehand; 2 for what is rare but telling.
         missing: codes that stand for a missing value, such as -9 or 999.
         decimal: "," for numbers written as 1.234,5.
+        count: it counts something, from 0 on: as a target its rate is learned by Poisson's likelihood.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Number:
     weight: float = 1.0
     missing: tuple[float | str, ...] = ()
     decimal: str = "."
+    count: bool = False
 
     kind: ClassVar[str] = "number"
 
@@ -57,6 +59,8 @@ class Number:
             raise InputError(f"column {self.name!r}: bins must be rising numbers, found {list(self.bins)!r}")
         if self.decimal not in (".", ","):
             raise InputError(f'column {self.name!r}: decimal must be "." or ",", found {self.decimal!r}')
+        if not isinstance(self.count, bool) or (self.count and self.low != 0):
+            raise InputError(f"column {self.name!r}: count = true needs low = 0, found {self.count!r} and {self.low!r}")
         _check_missing(self.name, self.missing)
 
     @property
