@@ -224,7 +224,86 @@ class Poisson:
         return below
 
 
-Likelihood = Categorical | Bernoulli | Gaussian | GaussianMixture | LearnedGaussian | HeteroscedasticGaussian | Poisson
+@dataclass(frozen=True)
+class Counts:
+    """Counts on the scale that tables have, count / half - 1, from one output per input: the logarithm of the rate.
+
+    The loss is Poisson's over ``half``. Predictions have the variance dispersion x rate: a count over the dispersion is
+    taken as Poisson's.
+
+    Args:
+        half: of the largest count that was declared; rates beyond that count as it.
+
+    Example:
+        >>> mean, variance = Counts(half=10.0, dispersion=2.0).moments(torch.tensor([[0.0]]), {})
+        >>> (10 * (1 + mean)).round(decimals=4).tolist(), (100 * variance).round(decimals=4).tolist()
+        ([1.0], [2.0])
+    """
+
+    half: float
+    dispersion: float = 1.0
+    whole = False
+
+    def __post_init__(self) -> None:
+        check_positive("half", self.half)
+        check_positive("dispersion", self.dispersion)
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        inputs, targets = _pair(batch)
+        log_rate = _one_column(model(inputs), "a count needs one output")
+        beyond = log_rate - self._most_log
+        rate = self._rate(log_rate) + 2 * self.half * beyond.clamp(min=0)  # goes on straight
+        return rate / self.half - (1 + targets) * log_rate
+
+    def by_outputs(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The derivative of each loss by the output: the distance of rate and count, over half."""
+        return self._rate(outputs) / self.half - (1 + targets.to(outputs.dtype))[:, None]
+
+    def moments(self, outputs: Tensor, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        rate = self._rate(_one_column(outputs, "a count needs one output"))
+        return rate / self.half - 1, self.dispersion * rate / self.half**2
+
+    def cdf(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """By Wilson and Hilferty's root of a gamma variable: within .013 of Poisson's, and quick."""
+        count, rate = (self.half * (1 + x) + 1e-6).floor(), self.half * (1 + mean)
+        shape = count.clamp(min=0) / self.dispersion + 1
+        root = (rate / self.dispersion / shape).clamp(min=0) ** (1 / 3)
+        below: Tensor = torch.special.ndtr(3 * shape.sqrt() * (1 - 1 / (9 * shape) - root))
+        return torch.where(count < 0, 0.0, below)
+
+    @property
+    def _most_log(self) -> float:
+        return math.log(2 * self.half)
+
+    def _rate(self, log_rate: Tensor) -> Tensor:
+        return log_rate.clamp(max=self._most_log).exp()
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A likelihood whose records count min(1, 1 / |x|), x being their inputs, which bounds a linear model's gradients.
+
+    The weight is a function of the covariates alone, so that the weighed gradient still has expectation zero at the
+    true coefficients (Mallows): no bias in a linear model that is right. Scaling x would make it another model.
+
+    Example:
+        >>> Weighed(Bernoulli()).weights(torch.tensor([[0.6, 0.0], [3.0, 4.0]]))
+        tensor([1.0000, 0.2000])
+    """
+
+    likelihood: Bernoulli | Categorical | Gaussian | Counts
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        return self.weights(_pair(batch)[0]) * self.likelihood(model, batch)
+
+    def weights(self, inputs: Tensor) -> Tensor:
+        """One for each row."""
+        return inputs.flatten(1).square().sum(1).sqrt().clamp(min=1).reciprocal()
+
+
+Likelihood = (
+    Categorical | Bernoulli | Gaussian | GaussianMixture | LearnedGaussian | HeteroscedasticGaussian | Poisson | Counts
+)
 
 
 def _pair(batch: Batch) -> tuple[Any, Tensor]:

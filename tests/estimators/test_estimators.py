@@ -275,3 +275,33 @@ def test_a_class_that_a_table_would_call_missing_is_a_class(tmp_path):
 def test_logarithms_of_probabilities_are_those_of_the_probabilities():
     model = tacit.PrivateClassifier(**DECLARED | {"classes": ["ill", "well"]}).fit(X, Y)
     assert np.allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X))
+
+
+def test_a_linear_regression_is_linear_in_the_covariates(monkeypatch):
+    """With records scaled to norm 1 the mean was .07 off, at any epsilon."""
+    monkeypatch.setitem(recipes.STEPS, "regression", 150)
+    rng = np.random.default_rng(1)
+    inputs = rng.uniform(-1, 1, (20_000, 2))
+    truth = inputs[:, 0] + 0.5 * inputs[:, 1]
+    model = tacit.PrivateRegressor(1.0, bounds=(-1, 1), target_bounds=(-2, 2), n_records=20_000, random_state=0)
+    said = model.fit(inputs, truth + 0.1 * rng.normal(size=20_000)).predict(inputs[:1000])
+    assert np.sqrt(np.mean((said - truth[:1000]) ** 2)) < 0.01
+
+
+def test_records_of_norm_1_may_be_asked_for():
+    model = tacit.PrivateClassifier(1.0, scaling="norm", random_state=0, classes=["ill", "well"], **DECLARED)
+    assert np.linalg.norm(model.fit(X, Y)._inputs(X[:9]), axis=1) == pytest.approx(1, abs=1e-6)
+    with pytest.raises(InputError, match="scaling must be"):
+        tacit.PrivateClassifier(1.0, scaling="none", classes=["ill", "well"], **DECLARED).fit(X, Y)
+
+
+def test_predictions_stay_within_the_declared_bounds(monkeypatch):
+    """Counts that are mostly 0: a normal interval would reach below."""
+    monkeypatch.setitem(recipes.STEPS, "regression", 100)
+    counts = RNG.poisson(np.exp(X[:, 0] - 1))
+    model = tacit.PrivateRegressor(1.0, target_bounds=(0, 20), random_state=0, **DECLARED).fit(X, counts)
+    low, high = model.predict_interval(X)
+    assert low.min() >= 0
+    assert (low == 0).any()
+    assert high.max() <= 20
+    assert model.predict(X).min() >= 0

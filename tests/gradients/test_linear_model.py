@@ -8,19 +8,25 @@ from torch import nn
 from tacit.gradients import clipped_sum, rounds_by_place
 from tacit.gradients.clipped_sum import as_groups
 from tacit.gradients.linear_model import linear_model
-from tacit.likelihoods import Bernoulli, Categorical, Gaussian
+from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, Weighed
 from tacit.losses import ModelLosses
 from tacit.mechanisms import SLACK, ClipLayers, ClipRecords, GaussianNoise, build_mechanism
 
 AT_ONE = ClipRecords(1.0)
-KINDS = {"yes or no": (Bernoulli(), 1), "classes": (Categorical(), 4), "numbers": (Gaussian(0.7), 1)}
+KINDS = {
+    "yes or no": (Bernoulli(), 1),
+    "classes": (Categorical(), 4),
+    "numbers": (Gaussian(0.7), 1),
+    "weighed": (Weighed(Bernoulli()), 1),
+    "counts": (Counts(2.0), 1),
+}
 
 
 def problem(kind, rows=90, bias=True, seed=0):
     likelihood, outputs = KINDS[kind]
     torch.manual_seed(seed)
     model = nn.Linear(7, outputs, bias=bias)
-    targets = torch.randn(rows) if kind == "numbers" else torch.randint(0, max(2, outputs), (rows,))
+    targets = torch.randn(rows) if kind in ("numbers", "counts") else torch.randint(0, max(2, outputs), (rows,))
     return ModelLosses(model, likelihood), (3 * torch.randn(rows, 7), targets)
 
 

@@ -243,3 +243,68 @@ def test_a_preconditioner_that_goes_on_moving_is_nearly_right():
     mean, covariance = errors(draws, reference)
     assert mean < 0.1
     assert covariance < 0.15
+
+
+@pytest.mark.parametrize("q", [0.02, 0.3, 1.0])
+@pytest.mark.parametrize("name", ["sgld", "sghmc", "sgnht", "psgld"])
+def test_the_moves_of_a_chain_measure_its_temperature(name, q):
+    """trace(Cov H) / d of the draws, to which drawing records adds up to as much again as the asked noise.
+
+    Every chain draws its own records; the noise that is asked for is added to their sum.
+    """
+    method, (x, y), (_, covariance) = chains_of(name, "linear", 256)
+    generator, state, draws, moves = torch.Generator().manual_seed(8), method.init(), [], []
+    for step in range(1200):
+        w = method.params(state)["weight"]
+        drawn = (torch.rand(len(w), N, generator=generator) < q).double()
+        noise = method.noise_stddev(step, q * N) * torch.randn(w.shape, generator=generator, dtype=w.dtype)
+        before, state = state, method.step(state, {"weight": (drawn * (w @ x.T - y) @ x + noise) / (q * N)})
+        if step >= 600:
+            draws.append(method.params(state)["weight"])
+            moves.append(method.step_temperature(before, state))
+    found = float(torch.trace(torch.cov(torch.stack(draws).reshape(-1, D).T) @ torch.linalg.inv(covariance))) / D
+    print(f"\n{name}, q {q}: measured {found:.3f}, stated {sum(moves) / len(moves):.3f}")
+    assert sum(moves) / len(moves) == pytest.approx(found, rel=0.1)
+    assert found > 1.3 or q > 0.02 or name == "sgnht"
+
+
+SIZE, WIDTH = 2000, 5
+
+
+def logistic_problem():
+    """Of the check that found a stated 1 and a measured 2.6: rows of norm at most 1, and the curvature at the mode."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(SIZE, WIDTH, generator=generator, dtype=torch.float64)
+    x /= x.norm(dim=1, keepdim=True).clamp(min=1)
+    chance = torch.sigmoid(x @ torch.tensor([1.0, -1.0, 0.5, 0.0, 2.0]).double())
+    y = (torch.rand(SIZE, generator=generator) < chance).double()
+    w = torch.zeros(WIDTH, dtype=torch.float64)
+    for _ in range(20):
+        p = torch.sigmoid(x @ w)
+        hessian = (x * (p * (1 - p))[:, None]).T @ x + torch.eye(WIDTH)
+        w = w - torch.linalg.solve(hessian, x.T @ (p - y) + w)
+    return x, y, hessian
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("q", [0.02, 0.1, 0.3, 1.0])
+@pytest.mark.parametrize("name", ["sgld", "sghmc", "sgnht", "psgld", "sgld, planned"])
+def test_a_run_states_the_temperature_that_its_draws_have(name, q, tmp_path):
+    x, y, hessian = logistic_problem()
+    model = nn.Linear(WIDTH, 1, bias=False).double()
+    nn.init.zeros_(model.weight)
+    common = (model, log_losses, PRIOR)
+    method = {
+        "sgld": lambda: tacit.SGLD(*common, 5e-4, SIZE),
+        "sghmc": lambda: tacit.inference.SGHMC(*common, 1.5e-4, SIZE, friction=0.3),
+        "sgnht": lambda: tacit.inference.SGNHT(*common, 1.5e-4, SIZE, diffusion=0.3),
+        "psgld": lambda: tacit.inference.PSGLD(*common, 2.5e-5, SIZE, damping=0.05, adapt_steps=300),
+        "sgld, planned": lambda: tacit.SGLD(*common, 5e-4, SIZE, noise="planned"),
+    }[name]()
+    noise = tacit.GaussianNoise(stddev=5 * q) if name == "sgld, planned" else None
+    sampling = tacit.PoissonSampling(probability=q, expected_size=q * SIZE)
+    plan = tacit.TrainingPlan(sampling, tacit.ClipRecords(1.0), noise, 6000, tmp_path / "ledger.jsonl", block=1000)
+    run = tacit.train(method, (x, y), plan, keep_last=5000, randomness=tacit.Randomness.seeded(1))
+    found = float(torch.trace(torch.cov(run.posterior.vectors["weight"].flatten(1).T) @ hessian)) / WIDTH
+    print(f"\n{name}, q {q}: measured {found:.3f}, stated {run.effective_temperature:.3f}")
+    assert run.effective_temperature == pytest.approx(found, rel=0.1)

@@ -180,7 +180,7 @@ def test_huge_and_broken_numbers_in_single_cells_are_no_reason_to_refuse(tmp_pat
     found = encode(read_table(tmp_path / "table.csv"), read_schema(tmp_path / "schema.toml"), "ill")
     assert len(found.inputs) == 7
     assert np.isfinite(found.inputs).all()
-    ages = found.inputs[:, 1] / found.inputs[:, 0]  # over the bias: what it was before records were scaled to norm 1
+    ages = found.inputs[:, 1] / found.inputs[:, 0]  # over the bias: before all were divided by one number
     assert ages[3:].tolist() == pytest.approx([1, -1, 1, 0])
 
 

@@ -1,5 +1,7 @@
 """Encoding treats every record by itself: what one of them holds changes nobody else's features (failure-modes F15)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -45,7 +47,20 @@ def test_no_record_changes_the_features_of_another(hostile):
     assert (after.inputs[: len(ROWS)] == before.inputs).all()
     assert (after.targets[: len(ROWS)] == before.targets).all()
     assert np.isfinite(after.inputs).all()
-    assert np.linalg.norm(after.inputs.astype(float), axis=1) == pytest.approx(1, abs=1e-6)
+
+
+def test_records_have_norm_1_only_if_the_schema_asks_for_it():
+    bounded = encode_inputs(table(ROWS), replace(SCHEMA, scaling="norm"), "ill").astype(float)
+    assert np.linalg.norm(bounded, axis=1) == pytest.approx(1, abs=1e-6)
+    assert np.linalg.norm(encode_inputs(table(ROWS), SCHEMA, "ill").astype(float), axis=1) != pytest.approx(1, abs=1e-2)
+
+
+def test_features_are_linear_in_a_number():
+    """Whatever the other columns of a record hold."""
+    rows = [(age, "5", cell, "cook", "yes", "no") for age, cell in [("0", "1"), ("60", "9"), ("120", "")]]
+    low, middle, high = encode_inputs(table(rows), SCHEMA, "ill")[:, 1]
+    assert high - middle == pytest.approx(middle - low)
+    assert high - low > 0.1
 
 
 def test_every_feature_has_a_name_and_its_declared_place():
@@ -65,8 +80,6 @@ def test_every_feature_has_a_name_and_its_declared_place():
 
 
 def test_a_weight_lets_a_column_count_more():
-    from dataclasses import replace
-
     heavy = replace(SCHEMA, columns=(replace(SCHEMA.columns[0], weight=2.0), *SCHEMA.columns[1:]))
     plain, weighed = (encode_inputs(table(ROWS), schema, "ill").astype(float) for schema in (SCHEMA, heavy))
     ratio = (weighed / weighed[:, :1]) / np.where(plain == 0, 1, plain / plain[:, :1])
@@ -92,8 +105,6 @@ def test_a_number_to_predict_is_clamped_to_its_bounds():
 
 
 def test_rows_without_an_owner_are_left_out_where_owners_are_protected():
-    from dataclasses import replace
-
     schema = replace(SCHEMA, unit="job", users=50)
     found = encode(table(ROWS), schema, "ill")
     assert found.users.tolist() == ["cook", "clerk"]

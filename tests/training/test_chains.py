@@ -7,7 +7,7 @@ from torch import nn
 
 import tacit
 from tacit.errors import BudgetError, InputError
-from tacit.mechanisms import SLACK
+from tacit.training.chains import Chains, Keeping
 
 
 @pytest.fixture
@@ -119,37 +119,43 @@ def test_only_the_sampling_phase_of_a_cycle_is_kept(data, plan):
         tacit.train(method, data, plan, keep_last=7, keep=cycle.samples)
 
 
-@pytest.mark.parametrize(
-    ("method", "temperature"),
-    [
-        (lambda m: tacit.SGD(m, classify, 0.1), None),
-        (lambda m: tacit.SGLD(m, classify, step_size=1e-3, dataset_size=40, temperature=None), 1e-3 * 2.0**2 / 2),
-        (lambda m: tacit.SGLD(m, classify, step_size=1e-3, dataset_size=40, noise="planned"), 1.0),
-        (
-            lambda m: tacit.inference.SGHMC(
-                m, classify, step_size=1e-3, dataset_size=40, temperature=None, friction=0.5
-            ),
-            1e-3 * 2.0**2 / 2 / 0.5,
-        ),
-        (
-            lambda m: tacit.inference.SGHMC(
-                m, classify, step_size=1e-3, dataset_size=40, temperature=0.3, noise="planned"
-            ),
-            0.3,
-        ),
-        (lambda m: tacit.inference.SGNHT(m, classify, step_size=1e-3, dataset_size=40, noise="planned"), 1.0),
-        (lambda m: tacit.inference.PSGLD(m, classify, step_size=1e-3, dataset_size=40, noise="planned"), 1.0),
-    ],
-)
-def test_a_run_says_its_effective_temperature(data, plan, method, temperature):
-    """The plan's noise is 1 on the sum, n / B is 2: V = 4."""
-    run = tacit.train(method(nn.Linear(5, 3)), data, plan)
-    if temperature is None:
-        assert run.effective_temperature is None
-        assert "temperature" not in run.summary
-    else:
-        assert run.effective_temperature == pytest.approx(temperature, rel=2.1 * SLACK)
-        assert f"effective temperature: {run.effective_temperature:.4g}" in run.summary
+SAMPLERS = {
+    "sgld": lambda m: tacit.SGLD(m, classify, step_size=1e-3, dataset_size=40, temperature=None),
+    "sgld, planned": lambda m: tacit.SGLD(m, classify, step_size=1e-3, dataset_size=40, noise="planned"),
+    "sghmc": lambda m: tacit.inference.SGHMC(m, classify, step_size=1e-3, dataset_size=40, temperature=None),
+    "sgnht": lambda m: tacit.inference.SGNHT(m, classify, step_size=1e-3, dataset_size=40, noise="planned"),
+    "psgld": lambda m: tacit.inference.PSGLD(m, classify, step_size=1e-3, dataset_size=40, noise="planned"),
+}
+
+
+@pytest.mark.parametrize("build", SAMPLERS.values(), ids=SAMPLERS)
+def test_a_run_states_the_mean_temperature_of_its_last_half(data, plan, build, monkeypatch):
+    method, found = build(nn.Linear(5, 3)), []
+    original = type(method).step_temperature
+    monkeypatch.setattr(
+        type(method), "step_temperature", lambda self, *states: found.append(original(self, *states)) or found[-1]
+    )
+    run = tacit.train(method, data, plan)
+    assert len(found) == plan.steps / 2
+    assert run.effective_temperature == pytest.approx(sum(found) / len(found))
+    assert f"effective temperature: {run.effective_temperature:.4g}, measured" in run.summary
+
+
+def test_a_method_that_samples_nothing_has_no_temperature(data, plan):
+    run = tacit.train(tacit.SGD(nn.Linear(5, 3), classify, 0.1), data, plan)
+    assert run.effective_temperature is None
+    assert "temperature" not in run.summary
+
+
+def test_a_checkpoint_keeps_what_was_measured_of_the_temperature():
+    method = SAMPLERS["sgld"](nn.Linear(5, 3))
+    first, second = (Chains(method, 4, Keeping(last=4)) for _ in range(2))
+    for _ in range(2):
+        first.advance({"weight": torch.randn(3, 5), "bias": torch.randn(3)})
+    second.restore(first.step, first.content)
+    assert second.temperature == first.temperature > 0
+    with pytest.raises(InputError, match="heat"):
+        second.restore(2, first.content | {"heat": {"total": float("nan"), "steps": 2}})
 
 
 def test_a_sampler_that_follows_the_noise_needs_a_fixed_clip(data, plan):

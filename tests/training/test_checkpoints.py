@@ -450,7 +450,9 @@ def test_content_of_another_kind_is_refused(json, like):
 @pytest.mark.parametrize("kept", ["x", [], [1], [{"w": 1}], [{"other": torch.zeros(1, 2)}], [{}, {}]])
 def test_draws_of_another_model_are_refused(method, data, plan, checkpoint, kept):
     tacit.train(method, data, plan, checkpoint=checkpoint)
-    example = {"method": "", "state": method.init(), "kept": [], "chains": 1, "keep_last": 1, "keep_every": 1}
+    heat = {"total": 0.0, "steps": 0}
+    example = {"method": "", "state": method.init(), "kept": [], "heat": heat}
+    example |= {"chains": 1, "keep_last": 1, "keep_every": 1}
     found = read_checkpoint(checkpoint, like=example)
     replace(found, content={**found.content, "kept": kept}).write(checkpoint)
     with pytest.raises(InputError, match="no draws of this one"):

@@ -34,9 +34,9 @@ def summary(
         return
     method = "its method" if facts is None or not facts.method else facts.method
     why = (
-        f"the weights that {method} learned are no coefficients: every record was scaled to norm 1 before training, so "
-        "they are not effects of the columns, and draws of them are no confidence statements. For coefficients with "
-        "intervals: tacit regress"
+        f"the weights that {method} learned are made for predictions: they stop where noise would spoil them, so that "
+        "they are drawn towards 0, and their draws are no confidence statements. For coefficients with intervals: "
+        "tacit regress"
     )
     if json:
         print_json({"run": str(run), "coefficients": None, "why": why})

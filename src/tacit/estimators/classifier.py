@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tacit.errors import InputError
 from tacit.estimators.private import TARGET, Bounds, PrivateEstimator
 from tacit.posteriors import Prediction
-from tacit.tables import Category, Method
+from tacit.tables import Category, Method, Scaling
 from tacit.tables.files import MISSING, number_text
 
 
@@ -29,6 +29,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         ledger: a file for the ledger; a second fit under it is charged on top, and refused beyond the budget.
         budget_epsilon: with ``ledger``, what all fits under it may cost together, each at most ``epsilon``; for
             OneVsRestClassifier and others that fit several times.
+        scaling: "linear" keeps a linear model linear in the features: records far from the middle of the bounds weigh
+            less. "norm" scales each record to norm 1.
         random_state: for tests only: a seeded run is marked in its ledger and must not be released.
 
     Attributes:
@@ -54,6 +56,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         model: str = "linear",
         ledger: str | PathLike[str] | None = None,
         budget_epsilon: float | None = None,
+        scaling: Scaling = "linear",
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -65,6 +68,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         self.model = model
         self.ledger = ledger
         self.budget_epsilon = budget_epsilon
+        self.scaling = scaling
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "PrivateClassifier":

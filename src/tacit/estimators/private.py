@@ -23,7 +23,7 @@ from tacit.estimators.wrappers import refuse_uncharged_wrappers
 from tacit.ledger import Ledger, RegisteredLedger
 from tacit.randomness import Randomness
 from tacit.runs import Problem, RunFacts, RunFolder, train_table
-from tacit.tables import Category, Method, Number, Schema, Table, default_delta, encode, encode_inputs
+from tacit.tables import Category, Method, Number, Scaling, Schema, Table, default_delta, encode, encode_inputs
 from tacit.types import Floats
 
 Bounds = tuple[ArrayLike, ArrayLike]
@@ -50,6 +50,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     model: str
     ledger: str | PathLike[str] | None
     budget_epsilon: float | None
+    scaling: Scaling
     random_state: Any
 
     ledger_: Ledger
@@ -78,6 +79,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             records=records,
             target=TARGET,
             derived_from_private_data=bool(taken),
+            scaling=self.scaling,
             source="as the caller stated in the constructor" if not taken else f"taken from data: {', '.join(taken)}",
         )
         if taken:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit.estimators.private import TARGET, Bounds, PrivateEstimator, both_bounds
 from tacit.posteriors import RegressionPrediction
-from tacit.tables import Method, Number
+from tacit.tables import Method, Number, Scaling
 from tacit.types import Floats
 
 
@@ -19,7 +19,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     Args:
         target_bounds: (low, high) of the target; None takes them from the data. Targets outside are clamped.
-        epsilon, delta, bounds, n_records, method, model, ledger, budget_epsilon, random_state: as for
+        epsilon, delta, bounds, n_records, method, model, ledger, budget_epsilon, scaling, random_state: as for
             :class:`PrivateClassifier`.
 
     Example:
@@ -44,6 +44,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         model: str = "linear",
         ledger: str | PathLike[str] | None = None,
         budget_epsilon: float | None = None,
+        scaling: Scaling = "linear",
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -55,6 +56,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         self.model = model
         self.ledger = ledger
         self.budget_epsilon = budget_epsilon
+        self.scaling = scaling
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "PrivateRegressor":

@@ -1,7 +1,9 @@
 """Linear models under likelihoods of our own, as tables need them: their gradients by formula, in a few calls.
 
 A record (x, y) with outputs z = W x + b has the gradient g x^T by W and g by b, where g is the likelihood's derivative
-by z. No line of the user's runs, so that there is nothing to keep apart, to watch or to compare; all other losses take
+by z, times the record's weight if it has one.
+
+No line of the user's runs, so that there is nothing to keep apart, to watch or to compare; all other losses take
 the general way, which gives the same numbers (tests/gradients/test_linear_model.py).
 """
 
@@ -18,11 +20,11 @@ from torch.nn.modules import module as every_module
 from tacit.gradients.bookkeeping import Gradients
 from tacit.gradients.layers.linear import outer_products, shifts
 from tacit.isolation import RecordGroup
-from tacit.likelihoods import Bernoulli, Categorical, Gaussian
+from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, Weighed
 from tacit.losses import Losses, ModelLosses
 from tacit.types import Batch
 
-LIKELIHOODS = (Bernoulli, Categorical, Gaussian)
+LIKELIHOODS = (Bernoulli, Categorical, Gaussian, Counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class LinearModel:
 
     weight: Tensor
     bias: Tensor | None
-    likelihood: Bernoulli | Categorical | Gaussian
+    likelihood: Bernoulli | Categorical | Gaussian | Counts
+    weighed: Weighed | None
     trained: tuple[str, ...]
 
     @property
@@ -45,6 +48,8 @@ class LinearModel:
         with torch.no_grad():
             outputs = functional.linear(inputs, self.weight, self.bias)
             by_outputs = self.likelihood.by_outputs(outputs, targets)
+            if self.weighed is not None:
+                by_outputs *= self.weighed.weights(inputs)[:, None]
             if records < len(inputs):
                 by_outputs *= records / len(inputs)
         found: Gradients = {"weight": outer_products(records, inputs, by_outputs), "bias": shifts(records, by_outputs)}
@@ -59,13 +64,15 @@ def linear_model(losses: Losses, params: Mapping[str, Tensor], groups: Sequence[
     if type(losses) is not ModelLosses or type(losses.model) is not nn.Linear or not _is_untouched(losses.model):
         return None
     likelihood, weight = losses.user_losses, params.get("weight")
+    weighed = likelihood if type(likelihood) is Weighed else None
+    likelihood = likelihood if weighed is None else weighed.likelihood
     if weight is None or not isinstance(likelihood, LIKELIHOODS) or type(likelihood) not in LIKELIHOODS:
         return None
     right_outputs = len(weight) > 1 if isinstance(likelihood, Categorical) else len(weight) == 1
     if not right_outputs or not all(_suits(group.batch, weight) for group in groups):
         return None
     bias = params.get("bias", losses.model.bias)
-    return LinearModel(weight.detach(), None if bias is None else bias.detach(), likelihood, tuple(params))
+    return LinearModel(weight.detach(), None if bias is None else bias.detach(), likelihood, weighed, tuple(params))
 
 
 def _is_untouched(layer: nn.Linear) -> bool:

@@ -48,7 +48,13 @@ class Tempered(Protocol):
     """A method that samples a posterior at a temperature which the noise decides."""
 
     def effective_temperature(self, noise_stddev: float, denominator: float, step: int = 0) -> float:
-        """The temperature at this step, if the sum has noise of this size."""
+        """The temperature at this step, if the sum has noise of this size and no other: a plan's, before a run."""
+
+    def step_temperature(self, before: Any, after: Any) -> float:
+        """What a step from one state to the next shows of the temperature; the mean over a chain measures it.
+
+        It holds all noise, that of drawing records too, and the error of finite steps. States are made of releases.
+        """
 
 
 @runtime_checkable

@@ -17,6 +17,7 @@ from tacit.errors import InputError, check_choice, check_count
 from tacit.likelihoods import (
     Bernoulli,
     Categorical,
+    Counts,
     Gaussian,
     GaussianMixture,
     HeteroscedasticGaussian,
@@ -30,7 +31,7 @@ from tacit.posteriors.regression import RegressionPrediction, check_levels, summ
 from tacit.types import Vectors
 
 Link = Literal["softmax", "sigmoid"]
-Numbers = Gaussian | GaussianMixture | LearnedGaussian | HeteroscedasticGaussian | Poisson
+Numbers = Gaussian | GaussianMixture | LearnedGaussian | HeteroscedasticGaussian | Poisson | Counts
 DEFAULT_LEVELS = (0.025, 0.5, 0.975)
 
 

@@ -22,7 +22,10 @@ QUERIES = "queries"  # the task of tacit ask
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The distribution of residuals, on the target's scale of [-1, 1]. Released, hence public."""
+    """The distribution of residuals, on the target's scale of [-1, 1]. Released, hence public.
+
+    Those of counts are in tens of the standard deviations that Poisson counts would have.
+    """
 
     stddevs: tuple[float, ...]
     weights: tuple[float, ...]
@@ -130,7 +133,7 @@ class RunFacts:
         if facts.get("task") == QUERIES:
             raise InputError("the run is one of tacit ask, which learns no model; its answers stand in its run.json")
         problem = Problem(
-            Schema.from_json(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
+            _schema(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
             facts["model"], shared=facts.get("shared_epsilon") is not None,
             hold_out=facts.get("hold_out") or 0.0,
             search=Search.from_json(facts["search"]) if facts.get("search") else None,
@@ -141,6 +144,11 @@ class RunFacts:
         spread = facts.get("spread") or None
         spread = spread and Spread(tuple(spread["stddevs"]), tuple(spread["weights"]))
         return cls(problem, spread=spread, **known)
+
+
+def _schema(facts: Any) -> Schema:
+    """That of a run; those that do not say how records were scaled are older than the other way."""
+    return Schema.from_json({"scaling": "norm", **facts} if isinstance(facts, dict) else facts)
 
 
 _KINDS: dict[str, tuple[type, ...]] = {

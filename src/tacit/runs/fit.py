@@ -16,7 +16,7 @@ from tacit.mechanisms import ClipRecords, GaussianNoise
 from tacit.posteriors import Posterior, RegressionPrediction, predict
 from tacit.randomness import Randomness
 from tacit.runs.facts import Spread
-from tacit.runs.models import build_model, inference_method, likelihood_of
+from tacit.runs.models import build_model, inference_method, likelihood_of, residuals_of
 from tacit.runs.problem import Problem
 from tacit.runs.spread import Histogram, charge_spread, release_spread
 from tacit.sampling import PoissonSampling, Records, Users
@@ -113,7 +113,7 @@ def with_spread(
     said = predict(build_model(problem), found.posterior, inputs, likelihood=likelihood_of(problem), levels=(0.5,))
     assert isinstance(said, RegressionPrediction)
     users = None if data.users is None else np.unique(data.users.astype(str), return_inverse=True)[1]
-    residuals = (targets.double() - said.mean).numpy()
+    residuals = residuals_of(problem, targets, said.mean).numpy()
     if histogram.begun:  # it may have been seen before it was lost, so that another one is another release
         try:
             charge_spread(plan, noise, randomness)
@@ -177,4 +177,4 @@ def _cut_short(chains: Chains[Any], plan: TrainingPlan, checkpoint: Path) -> Fit
     """
     found = read_checkpoint(checkpoint, like=chains.content)
     chains.restore(found.step, found.content)
-    return Fitted(chains.posterior, read_ledger(plan.ledger), found.step)
+    return Fitted(chains.posterior, read_ledger(plan.ledger), found.step, chains.temperature)

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tacit.inference import (
     SGD,
@@ -18,20 +18,50 @@ from tacit.inference import (
     VariationalInference,
     bayes_by_backprop,
 )
-from tacit.likelihoods import Bernoulli, Categorical, Gaussian
+from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, GaussianMixture, Weighed
 from tacit.runs.factory import model_from_factory
+from tacit.runs.facts import Spread
 from tacit.runs.problem import HIDDEN, Problem
+from tacit.tables import target_scale
 
 DROPOUT = 0.05
 FRICTION = 0.3
 WORKING_STDDEV = 1.0  # of the squared error that finds the mean; the real spread is found afterwards (runs/spread)
 
 
-def likelihood_of(problem: Problem) -> Bernoulli | Categorical | Gaussian:
+PEARSON = 10.0  # standard deviations of a count that one on the scale of residuals stands for
+
+
+def likelihood_of(problem: Problem) -> Bernoulli | Categorical | Gaussian | Counts:
     """What the targets are taken to be like while the model is learned."""
+    if problem.counts:
+        return Counts(target_scale(problem.schema, problem.target)[1])
     if problem.classes is None:
         return Gaussian(WORKING_STDDEV)
     return Bernoulli() if problem.outputs == 1 else Categorical()
+
+
+def spread_likelihood(problem: Problem, spread: Spread) -> GaussianMixture | Counts:
+    """What numbers are like about their predicted means, once the spread of residuals is known."""
+    if not problem.counts:
+        return GaussianMixture(spread.stddevs, spread.weights)
+    variance = math.fsum(w * s**2 for w, s in zip(spread.weights, spread.stddevs, strict=True))
+    return Counts(target_scale(problem.schema, problem.target)[1], PEARSON**2 * variance)
+
+
+def residuals_of(problem: Problem, targets: Tensor, mean: Tensor) -> Tensor:
+    """Private: how far targets are from their predicted means; of counts in their standard deviations by Poisson."""
+    away = targets.double() - mean
+    if not problem.counts:
+        return away
+    half = target_scale(problem.schema, problem.target)[1]
+    return away * (half / (1 + mean).clamp(min=1e-6)).sqrt() / PEARSON
+
+
+def losses_of(problem: Problem) -> Weighed | Bernoulli | Categorical | Gaussian | Counts:
+    """What is learned from: the likelihood, weighed so that one record cannot count more than another."""
+    likelihood = likelihood_of(problem)
+    return Weighed(likelihood) if problem.schema.scaling == "linear" else likelihood
 
 
 def build_model(problem: Problem) -> nn.Module:
@@ -48,28 +78,28 @@ def build_model(problem: Problem) -> nn.Module:
 
 def inference_method(problem: Problem, model: nn.Module) -> InferenceMethod[Any]:
     """The method with the recipe's settings."""
-    settings, n, likelihood = problem.recipe, problem.units, likelihood_of(problem)
+    settings, n, losses = problem.recipe, problem.units, losses_of(problem)
     rate, prior = settings.learning_rate, GaussianPrior(settings.prior_stddev)
     average = 1 - 10 / settings.steps
     match problem.method:
         case "sgld":
-            return SGLD(model, likelihood, prior, rate / n, n, temperature=None)
+            return SGLD(model, losses, prior, rate / n, n, temperature=None)
         case "sghmc":  # a step of SGLD with eta / friction goes as far
-            return SGHMC(model, likelihood, prior, FRICTION * rate / n, n, temperature=None, friction=FRICTION)
+            return SGHMC(model, losses, prior, FRICTION * rate / n, n, temperature=None, friction=FRICTION)
         case "bbp":
             start = min(0.05, settings.prior_stddev)
             return bayes_by_backprop(
-                model, likelihood, dataset_size=n, learning_rate=rate, prior=prior,
+                model, losses, dataset_size=n, learning_rate=rate, prior=prior,
                 initial_stddev=start, average=average,
             )  # fmt: skip
         case "vi":
             return VariationalInference(
-                model, likelihood, n, prior, descent=AdamDescent(rate), initial_stddev=0.1, average=average
+                model, losses, n, prior, descent=AdamDescent(rate), initial_stddev=0.1, average=average
             )
         case "dropout":
-            return MCDropout(model, likelihood, PlainDescent(rate), prior, n, draws=settings.draws, average=average)
+            return MCDropout(model, losses, PlainDescent(rate), prior, n, draws=settings.draws, average=average)
         case "sgd":
-            return SGD(model, likelihood, rate, prior, n)
+            return SGD(model, losses, rate, prior, n)
 
 
 def _linear(features: int, outputs: int, dropout: float | None) -> nn.Module:
@@ -82,7 +112,7 @@ def _mlp(features: int, outputs: int, dropout: float | None) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         first, last = nn.Linear(features, HIDDEN, bias=False), nn.Linear(HIDDEN, outputs)
-        nn.init.normal_(first.weight, std=math.sqrt(2.0))  # records have norm 1, not one number each
+        nn.init.normal_(first.weight, std=math.sqrt(2.0))  # records have norm about 1, not one number each
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)
     between = [nn.Tanh()] if dropout is None else [nn.Tanh(), nn.Dropout(dropout)]

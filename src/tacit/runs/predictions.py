@@ -8,11 +8,10 @@ import numpy as np
 import torch
 
 from tacit.errors import InputError
-from tacit.likelihoods import GaussianMixture
 from tacit.posteriors import Posterior, Prediction, RegressionPrediction, load_posterior, predict
 from tacit.runs.facts import Spread
 from tacit.runs.folder import RunFolder
-from tacit.runs.models import build_model, likelihood_of
+from tacit.runs.models import build_model, likelihood_of, spread_likelihood
 from tacit.runs.problem import Problem
 from tacit.tables import Flag, Table, encode_inputs, target_scale
 from tacit.tables.encoding import Floats
@@ -35,17 +34,18 @@ class Predictor:
         return found
 
     def numbers(self, inputs: Floats) -> RegressionPrediction:
-        """On the target's own scale."""
+        """On the target's own scale, within its bounds: targets beyond them were clamped, so their quantiles are."""
         spread = self.spread
-        learned = likelihood_of(self.problem) if spread is None else GaussianMixture(spread.stddevs, spread.weights)
+        learned = likelihood_of(self.problem) if spread is None else spread_likelihood(self.problem, spread)
         found = self._predict(inputs, learned)
         assert isinstance(found, RegressionPrediction)
         middle, half = target_scale(self.problem.schema, self.problem.target)
+        quantiles = middle + half * found.quantiles.clamp(-1, 1)
         return RegressionPrediction(
-            middle + half * found.mean,
+            middle + half * found.mean.clamp(-1, 1),
             half**2 * found.data_uncertainty,
             half**2 * found.posterior_uncertainty,
-            middle + half * found.quantiles,
+            quantiles.round() if self.problem.counts else quantiles,
             found.levels,
         )
 

@@ -5,7 +5,7 @@ from functools import cached_property
 
 from tacit.errors import InputError, check_fraction
 from tacit.ledger import PoissonSample, ThresholdedSample
-from tacit.tables import Candidate, Facts, Method, Recipe, Schema, Search, Task, feature_names, recipe
+from tacit.tables import Candidate, Facts, Method, Number, Recipe, Schema, Search, Task, feature_names, recipe
 from tacit.tables.searches import DEFAULTS
 
 HIDDEN = 16  # units of the mlp
@@ -60,6 +60,11 @@ class Problem:
     @property
     def task(self) -> Task:
         return self.schema.task(self.target)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the target counts something."""
+        return isinstance(column := self.schema.column(self.target), Number) and column.count
 
     @property
     def classes(self) -> tuple[str, ...] | None:

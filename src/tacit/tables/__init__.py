@@ -5,7 +5,7 @@ from tacit.tables.drafts import draft_schema, public_schema, schema_from_values
 from tacit.tables.encoding import Encoded, encode, encode_inputs, feature_names, target_scale
 from tacit.tables.files import Table, read_table
 from tacit.tables.recipes import Facts, Method, Recipe, Setting, default_delta, recipe
-from tacit.tables.schema import Schema, Task, read_schema, schema_text
+from tacit.tables.schema import Scaling, Schema, Task, read_schema, schema_text
 from tacit.tables.searches import Candidate, Search
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Method",
     "Number",
     "Recipe",
+    "Scaling",
     "Schema",
     "Search",
     "Setting",

@@ -30,6 +30,7 @@ class Number:
         decimal: "," for numbers written as 1.234,5.
         date: how dates are written, for a column of dates, which counts as days; "" for numbers.
         ask: "bounds", "bins" or both, to be found by a charged query (``bounds = "ask"`` in a schema).
+        count: it counts something, from 0 on: as a target its rate is learned by Poisson's likelihood.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Number:
     decimal: str = "."
     date: str = ""
     ask: tuple[str, ...] = ()
+    count: bool = False
 
     kind: ClassVar[str] = "number"
 
@@ -63,6 +65,8 @@ class Number:
             raise InputError(f"column {self.name!r}: bins must be rising numbers, found {list(self.bins)!r}")
         if self.decimal not in (".", ","):
             raise InputError(f'column {self.name!r}: decimal must be "." or ",", found {self.decimal!r}')
+        if not isinstance(self.count, bool) or (self.count and self.low != 0):
+            raise InputError(f"column {self.name!r}: count = true needs low = 0, found {self.count!r} and {self.low!r}")
         _check_missing(self.name, self.missing)
         if self.ask and (self.low is not None or ("bins" in self.ask and self.bins)):
             raise InputError(f"column {self.name!r}: what is declared cannot be asked for too")

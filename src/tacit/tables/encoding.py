@@ -1,7 +1,9 @@
 """From declared columns to features: every record by itself, so that it costs no privacy.
 
-A number goes to [-1, 1] by its bounds, clamped; bins and levels become features of 0 or 1; a bias is added and the
-record scaled to norm 1, which bounds the gradient of a linear model. What is missing or unknown has its place:
+A number goes to [-1, 1] by its bounds, clamped; bins and levels become features of 0 or 1; a bias is added. All records
+are divided by one public number, so that a linear model stays linear in the columns; what exceeds norm 1 then is
+bounded by a weight on its loss (``likelihoods.Weighed``). With ``scaling = "norm"`` each record is scaled to norm 1
+instead. What is missing or unknown has its place:
 
 - a number that is missing, text or NaN: the middle, 0, and in no bin; an infinite one: the nearer bound
 - a level that was not declared: no level's feature is set
@@ -11,7 +13,8 @@ record scaled to norm 1, which bounds the gradient of a linear model. What is mi
 None of it is an error, because an error that one record's value causes would reveal it.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +94,7 @@ def _without(cells: NDArray[Any], column: Feature) -> NDArray[Any]:
 
 
 def encode_inputs(table: Table, schema: Schema, target: str) -> Floats:
-    """Features [rows, features] of norm 1 for every row."""
+    """Features [rows, features], of norm about 1 for every row, or exactly 1 if the schema asks for it."""
     table = as_declared(table, schema)
     columns = schema.features(target)
     for column in columns:
@@ -100,14 +103,33 @@ def encode_inputs(table: Table, schema: Schema, target: str) -> Floats:
     for start in range(0, len(table), _ROWS):
         rows = slice(start, start + _ROWS)
         some = Table({name: cells[rows] for name, cells in table.columns.items()})
-        inputs[rows] = _unit_rows([np.ones((len(some), 1)), *(_encode(some, column) for column in columns)])
+        parts = [np.ones((len(some), 1)), *(_encode(some, column) for column in columns)]
+        inputs[rows] = _bounded(np.concatenate(parts, axis=1), schema, target)
     return inputs
 
 
-def _unit_rows(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    rows = np.concatenate(parts, axis=1)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)  # the bias keeps it above 0
+def _bounded(rows: NDArray[np.float64], schema: Schema, target: str) -> NDArray[np.float64]:
+    """The bias keeps norms above 0."""
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True) if schema.scaling == "norm" else reach(schema, target)
     return rows
+
+
+def reach(schema: Schema, target: str) -> float:
+    """The root mean square of a record's norm, were numbers spread evenly over their bounds: a public number.
+
+    Example:
+        >>> round(reach(Schema((Number("age", 0, 120), Category("job", ("cook", "clerk")), Flag("well"))), "well"), 8)
+        1.52752523
+    """
+    return math.sqrt(1 + sum(_mean_square(column) for column in schema.features(target)))
+
+
+def _mean_square(column: Feature) -> float:
+    match column:
+        case Number(low=low, bins=bins, weight=weight):
+            return weight**2 * ((low is not None) / 3 + bool(bins))
+        case _:
+            return column.weight**2
 
 
 def encode(table: Table, schema: Schema, target: str, *, public: bool = False) -> Encoded:

@@ -5,8 +5,9 @@ output, what a private model can learn is governed by one number:
 
     SNR = n mu / (C sqrt(d))        the signal of n clipped gradients over the noise that hides one of them
 
-Noise accumulates with (learning rate x steps) whatever the steps are, so that product is what SNR decides. Nothing here
-looks at a record, and nothing is tried out on private data: tuning would have to be charged (failure-modes.md, F14).
+Noise accumulates with (learning rate x steps) whatever the steps are: where nothing pulls back, the noise on a record's
+logit is (rate x steps) / (n mu / C). So n mu / C is what that product follows. Nothing here looks at a record, and
+nothing is tried out on private data: tuning would have to be charged (failure-modes.md, F14).
 docs/tables.md has the measurements behind the constants.
 """
 
@@ -38,7 +39,9 @@ ENOUGH = 40.0  # SNR below which a model learns little
 SPREAD_SHARE = 0.1  # of mu^2, for the histogram of residuals that the intervals of a regression rest on
 SCORE_SHARE = 0.1  # of mu^2, for scores on records that were held out
 STEPS = {"classification": 300, "regression": 1000, "vi": 1000}
-_WHOLE = 250.0  # SNR from which no gradient of a logistic model needs to be clipped
+_LITTLE = 12.0  # SNR at clip norm 1 below which a model goes less far, not to be too sure
+_LARGE = 250.0  # SNR at clip norm 1 from which less is cut
+_FASTEST = 40.0  # learning rate of a linear classifier that is still stable
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ def recipe(facts: Facts) -> Recipe:
     Example:
         >>> found = recipe(Facts(426, 31, 31, 1, "classification", "sgld", "linear", 1.0, 1e-5))
         >>> found.probability, found.steps, found.clip_norm, round(found.learning_rate, 1)
-        (0.2, 300, 0.5, 3.4)
+        (0.2, 300, 0.5, 3.2)
     """
     mu = gaussian_mu(facts.epsilon, facts.delta)
     regression = facts.task == "regression"
@@ -167,7 +170,7 @@ def recipe(facts: Facts) -> Recipe:
     at_one = facts.units * mu / math.sqrt(facts.parameters / facts.outputs)
     clip, clip_why = _clip(facts, at_one)
     snr = at_one / clip
-    rate, rate_why = _rate(facts, snr, clip, steps)
+    rate, rate_why = _rate(facts, mu, clip, steps)
     clip, rate = clip * facts.candidate.clip, rate * facts.candidate.rate
     prior, prior_why = _prior(facts)
     draws = 1 if facts.method == "sgd" else 50
@@ -260,22 +263,22 @@ def _noise(
 def _clip(facts: Facts, snr_at_one: float) -> tuple[float, str]:
     if facts.task == "regression":
         return 0.2, "a tenth of the declared range: a record further off counts like one at that distance"
-    if snr_at_one >= _WHOLE:
-        largest = "the largest a gradient can be" if facts.outputs == 1 else "few gradients are larger"
-        return 1.0, f"{largest}: signal to noise {snr_at_one:.0f} at 1 is at least {_WHOLE:g}, so nothing need be cut"
-    return 0.5, f"half the largest gradient: signal to noise {snr_at_one:.0f} at 1 is below {_WHOLE:g}"
+    side = "below" if snr_at_one < _LARGE else "at least"
+    why = f"of 1, the largest that a gradient can be: signal to noise {snr_at_one:.0f} at 1 is {side} {_LARGE:g}"
+    return (0.5 if snr_at_one < _LARGE else 0.7), why
 
 
-def _rate(facts: Facts, snr: float, clip: float, steps: int) -> tuple[float, str]:
+def _rate(facts: Facts, mu: float, clip: float, steps: int) -> tuple[float, str]:
+    signal, d = facts.units * mu / clip, facts.parameters / facts.outputs
     if facts.method == "vi":
         return 0.03, "Adam's own scale: steps are nearly even under noise"
     if facts.task == "regression":
-        return min(2.0, snr / steps), "SNR / steps, at most 2, where squared error on records of norm 1 is still stable"
-    cap = 32.0 if clip >= 1 else 64.0
-    if facts.model != "linear":
-        cap = 4.0
-    rate = min(max(25 * snr / steps, 0.25 * 300 / steps), cap * 300 / steps)
-    return rate, f"25 SNR / steps, between {0.25 * 300 / steps:g} and {cap * 300 / steps:g}: on the mean loss"
+        why = "SNR / steps, at most 2 / sqrt(3), where squared error is still stable"
+        return min(1.15, signal / math.sqrt(d) / steps), why
+    cap = (_FASTEST if facts.model == "linear" else 4.0) * 300 / steps
+    share = 10 * min(1.0, math.sqrt(signal * clip / math.sqrt(d) / _LITTLE))
+    rate = min(share * signal / d**0.25 / steps, cap)
+    return rate, f"{share:.2g} n mu / (C d^(1/4)) / steps, at most {cap:g}: on the mean loss"
 
 
 def _prior(facts: Facts) -> tuple[float, str]:
@@ -283,9 +286,7 @@ def _prior(facts: Facts) -> tuple[float, str]:
         return 10.0, "weak: the target lies in [-1, 1] on the model's scale"
     if facts.model != "linear":
         return 1.0, "precision 1, for a network"
-    if facts.units < 1000:
-        return 1.0, "precision 1, below 1,000 records"
-    return 10**0.5, "precision 0.1, from 1,000 records on"
+    return 10.0, "precision 0.01: weak; the noise asks for a short way instead"
 
 
 def _sampling_why(facts: Facts) -> str:
@@ -309,6 +310,7 @@ def _warnings(facts: Facts, snr: float) -> tuple[str, ...]:
     if snr >= enough:
         return ()
     return (
-        f"too little data for this epsilon: signal to noise is {snr:.0f}, below {enough:g}; expect a poor model, or "
+        f"too little data for this epsilon: signal to noise is {snr:.0f}, below {enough:g}; expect a poor model, whose "
+        "probabilities may be off by a tenth either way (to find out how clear the classes are would cost too much); "
         f"use about {math.ceil(facts.units * enough / snr / 100) * 100:,} records, fewer columns, more epsilon",
     )

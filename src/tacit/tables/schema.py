@@ -9,15 +9,17 @@ import tomllib
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tacit.errors import InputError, check_count
 from tacit.tables.columns import Category, Column, Flag, Ignored, Number, column_from_json, column_to_json
 from tacit.tables.files import shown
 
 Task = Literal["classification", "regression"]
+Scaling = Literal["linear", "norm"]
 FORMAT = 1
-_FACTS = ("dataset", "records", "users", "target", "unit", "derived_from_private_data", "source", "registry", "asked")
+_FACTS = ("dataset", "records", "users", "target", "unit", "derived_from_private_data", "source", "registry", "asked",
+          "scaling")  # fmt: skip
 ASK = "ask"
 
 
@@ -38,6 +40,8 @@ class Schema:
         registry: the file that every run on this data enters itself in, seen from the schema's folder.
         ask_units: the number of records, or users, is to be found by a charged query (``records = "ask"``).
         asked: what was found by charged queries: names of columns, and "records" or "users".
+        scaling: how a model's records are kept bounded. "linear": by weights on their losses, so that a linear model
+            is linear in the columns; "norm": each record is scaled to norm 1.
 
     Example:
         >>> schema = Schema((Number("age", 0, 120), Category("smoker", ("no", "yes"))), records=1000)
@@ -56,6 +60,7 @@ class Schema:
     registry: str | None = None
     ask_units: bool = False
     asked: tuple[str, ...] = ()
+    scaling: Scaling = "linear"
 
     def __post_init__(self) -> None:
         again = [name for name, count in Counter(column.name for column in self.columns).items() if count > 1]
@@ -69,6 +74,8 @@ class Schema:
             value = getattr(self, name)
             if not isinstance(value, kind) and not (name in ("target", "registry") and value is None):
                 raise InputError(f"the schema's {name} must be a {kind.__name__}, found {value!r}")
+        if self.scaling not in get_args(Scaling):
+            raise InputError(f"the schema's scaling must be 'linear' or 'norm', found {self.scaling!r}")
 
     def column(self, name: str) -> Column:
         for column in self.columns:

@@ -1,5 +1,6 @@
 """Several chains of a method one after the other, and the iterates that are kept of each. It sees releases only."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -8,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 
 from tacit.errors import InputError, check_count
-from tacit.inference import InferenceMethod, MakesPosterior
+from tacit.inference import InferenceMethod, MakesPosterior, Tempered
 from tacit.posteriors import Draws, Point, Posterior
 from tacit.types import Vectors
 
@@ -25,6 +26,11 @@ class Keeping:
 
     def __call__(self, step: int, steps: int) -> bool:
         return (steps - 1 - step) % self.every == 0 and (self.which is None or self.which(step))
+
+    def measures(self, step: int, steps: int) -> bool:
+        """Whether a step counts for the temperature: those between draws, at least the last half of a chain."""
+        span = max(self.last * self.every, steps - steps // 2)
+        return steps - step <= span and (self.which is None or self.which(step))
 
     def check(self, steps: int) -> None:
         check_count("keep_last", self.last)
@@ -55,6 +61,7 @@ class Chains(Generic[State]):
         self.step = 0
         self.state = self._begin(0)
         self.kept: list[deque[Vectors]] = [deque(maxlen=keeping.last) for _ in range(count)]
+        self._heat, self._measured = 0.0, 0  # the sum of steps' temperatures, and their number
 
     @property
     def method(self) -> InferenceMethod[State]:
@@ -76,22 +83,32 @@ class Chains(Generic[State]):
     def advance(self, mean_gradient: Mapping[str, Tensor]) -> None:
         chain, own = divmod(self.step, self.steps)
         state = self.method.step(self.state, mean_gradient)
+        if isinstance(self.method, Tempered) and self._keeping.measures(own, self.steps):
+            self._heat += self.method.step_temperature(self.state, state)
+            self._measured += 1
         if self._keeping(own, self.steps):
             self.kept[chain].append(self.method.params(state))
         self.step += 1
         self.state = self._begin(chain + 1) if own + 1 == self.steps and self.step < self.total else state
 
     @property
+    def temperature(self) -> float | None:
+        """What the moves of the chains measured; None before any did, and for a method that samples nothing."""
+        return self._heat / self._measured if self._measured else None
+
+    @property
     def content(self) -> dict[str, Any]:
         """What a checkpoint keeps; an example of it is what :meth:`restore` reads one with."""
         kept = [Draws.of(draws).vectors if draws else {} for draws in self.kept]
-        return {"method": type(self.method).__name__, "state": self.state, "kept": kept, **self._shape}
+        heat = {"total": self._heat, "steps": self._measured}
+        return {"method": type(self.method).__name__, "state": self.state, "kept": kept, "heat": heat, **self._shape}
 
     def restore(self, step: int, content: Mapping[str, Any]) -> None:
         for name, asked in {"method": type(self.method).__name__, **self._shape}.items():
             if content.get(name) != asked:
                 raise InputError(f"the checkpoint was made with {name} {content.get(name)!r}, asked for is {asked!r}")
         self.step, self.state = step, content["state"]
+        self._heat, self._measured = _heat(content["heat"])
         params = self.params
         if not _are_kept(content["kept"], len(self.kept), params):
             raise InputError("the checkpoint belongs to another model: what it kept are no draws of this one")
@@ -122,6 +139,13 @@ def _of_chain(method: InferenceMethod[State], chain: int) -> InferenceMethod[Sta
     if chain and is_dataclass(method) and any(part.name == "seed" for part in fields(method)):
         return replace(method, seed=method.seed + chain)
     return method
+
+
+def _heat(heat: Mapping[str, Any]) -> tuple[float, int]:
+    total, steps = heat["total"], heat["steps"]
+    if not (isinstance(total, float) and math.isfinite(total) and type(steps) is int and steps >= 0):
+        raise InputError(f"a checkpoint's heat is a sum and a number of steps, found {total!r} and {steps!r}")
+    return total, steps
 
 
 def _start_at(state: State, start: Mapping[str, Tensor]) -> State:

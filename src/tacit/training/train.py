@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from tacit.errors import InputError, StorageError, check_count
-from tacit.inference import FollowsPlannedNoise, InferenceMethod, Tempered
+from tacit.inference import FollowsPlannedNoise, InferenceMethod
 from tacit.ledger import Charge, Ledger
 from tacit.mechanisms import AdaptiveClip
 from tacit.posteriors import Draws, Posterior
@@ -38,8 +38,9 @@ _EARLY = (1, 2, 4, 8, 16)  # steps that are saved besides: kills in the first bl
 class Run:
     """What a run leaves behind: a posterior and a ledger. Both are releases; neither holds data.
 
-    ``effective_temperature`` is that of the posterior which the last step samples, counting the mechanism's noise only;
-    None for a method that samples none. ``path`` is the way that the losses took.
+    ``effective_temperature`` is that of the posterior which the chains sample, measured on their moves between draws
+    (at least the last half of them): privacy noise, the noise of drawing records and the error of finite steps. None
+    for a method that samples none. ``path`` is the way that the losses took.
     """
 
     posterior: Posterior
@@ -56,7 +57,7 @@ class Run:
         lines = [f"kept: {kept}{chains}", f"steps charged in the ledger: {self.ledger.steps}"]
         if self.effective_temperature is not None:
             found = f"{self.effective_temperature:.4g}"
-            lines.append(f"effective temperature: {found} by the privacy noise alone; drawing records adds to it")
+            lines.append(f"effective temperature: {found}, measured; 1 is that of the posterior of the clipped losses")
         return "\n".join(lines)
 
 
@@ -119,7 +120,7 @@ def train(
                 _write(checkpoint, several, engine, found)
             raise
         _write(checkpoint, several, engine, found)
-        return Run(several.posterior, engine.ledger, several.state, _temperature(several, engine), engine.path)
+        return Run(several.posterior, engine.ledger, several.state, several.temperature, engine.path)
 
 
 def _write(path: str | Path | None, chains: Chains[State], engine: PrivateSum, found: Checkpoint | None) -> None:
@@ -228,13 +229,6 @@ def _give_planned_noise(chains: Chains[State], engine: PrivateSum) -> None:
             denominator = engine.plan.sampling.denominator
             mean_noise = {name: stddev / denominator for name, stddev in engine.noise_stddevs(0).items()}
             chains.methods[number] = method.with_mean_noise(mean_noise)
-
-
-def _temperature(chains: Chains[State], engine: PrivateSum) -> float | None:
-    if not isinstance(chains.method, Tempered):
-        return None
-    last, stddevs = chains.steps - 1, engine.noise_stddevs(chains.total - 1)
-    return chains.method.effective_temperature(max(stddevs.values()), engine.plan.sampling.denominator, last)
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from tacit.ledger import Ledger
 from tacit.reports import Headline, headline
 from tacit.runs import RunFacts, RunFolder
 
+_SCALED = {"linear": "records beyond norm 1 weigh less", "norm": "each record has norm 1"}
+
 
 def explain_settings(facts: RunFacts) -> None:
     problem = facts.problem
@@ -20,7 +22,8 @@ def explain_settings(facts: RunFacts) -> None:
     shown.add_column("setting")
     shown.add_column("value", justify="right")
     shown.add_column("why")
-    shown.add_row("features", str(problem.features), "of the declared columns, with a bias; each record has norm 1")
+    why = f"of the declared columns, with a bias; {_SCALED[problem.schema.scaling]}"
+    shown.add_row("features", str(problem.features), why)
     for setting in problem.recipe.settings:
         value = f"{setting.value:.6g}" if isinstance(setting.value, int | float) else str(setting.value)
         shown.add_row(setting.name, value, setting.why)
@@ -68,8 +71,8 @@ def _summary(
     if facts.effective_temperature is not None and facts.effective_temperature > 1.05:
         yield (
             "Certainty",
-            f": the posterior has temperature {facts.effective_temperature:.2f} or more; above 1 it is wider than "
-            "without privacy, which is the price of it.",
+            f": the draws have temperature {facts.effective_temperature:.2f}, measured on the chain's moves; above 1 "
+            "they are wider than the posterior without privacy, which is the price of it.",
         )
     if facts.trial_score is not None:
         yield "Chosen", f": {problem.candidate}; noisy score {facts.trial_score:.3f}, the best of several, hence high."

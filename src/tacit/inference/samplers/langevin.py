@@ -3,6 +3,16 @@
 A mean gradient released with noise of standard deviation m = s / B on each coordinate gives the gradient of the whole
 potential, U(w) = sum of losses + r(w), with noise of variance V = (n m)^2. Noise on top is added after the release, so
 it is post-processing, and any generator will do for it: nothing about a record depends on its quality.
+
+V is not all the noise there is: drawing records adds (1 - q) / q times the sum of squared clipped gradients, which is
+private. But the moves of a chain are releases, and they show all of it. In equilibrium the distance of w from its mean
+m is on average what it was a step ago, E |w + move - m|^2 = E |w - m|^2, so that
+
+    E (w - m) . U'(w) = E |move|^2 / (2 eta)             (SGLD; with friction alpha: (1 - alpha / 2) E |v|^2 / eta)
+
+because no noise depends on w. The left side is d times the temperature of the chain (on a Gaussian, trace(Cov H)): the
+mean square of the moves measures it, with the noise of sampling and the error of finite steps, and costs nothing. U is
+the potential of the *clipped* losses.
 """
 
 import math
@@ -75,6 +85,12 @@ def add_normals(
     """
     noise = standard_normals(seed, step, vectors)
     return {name: value + _root(variances[name]) * noise[name] for name, value in vectors.items()}
+
+
+def mean_square(vectors: Mapping[str, Tensor]) -> float:
+    """Over all coordinates of all vectors."""
+    total = sum(float(value.double().square().sum()) for value in vectors.values())
+    return total / sum(value.numel() for value in vectors.values())
 
 
 def _root(variance: float | Tensor) -> float | Tensor:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from tacit.errors import InputError, check_count, check_fraction, check_positive
 from tacit.inference.priors import FlatPrior, Prior
-from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances
+from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, mean_square
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
 from tacit.types import Vectors
@@ -97,17 +97,22 @@ class PSGLD:
         """The declared one: what the mechanism's noise lacks of it is added."""
         return self.temperature
 
+    def step_temperature(self, before: PSGLDState, after: PSGLDState) -> float:
+        """move . move / G / (2 eta d), whose mean is the temperature of a chain whose G has come to rest."""
+        eta = as_step_size(self.step_size).at(before.step)
+        G = self._preconditioner(before, before.squares if before.step > 0 else after.squares)
+        moves = {name: (w - before.params[name]) / G[name].sqrt() for name, w in after.params.items()}
+        return mean_square(moves) / (2 * eta)
+
     def step(self, state: PSGLDState, mean_gradient: Mapping[str, Tensor]) -> PSGLDState:
         eta, tau = as_step_size(self.step_size).at(state.step), self.temperature
         V = self._variances(state)
         squares = state.squares if state.step > 0 else {name: g.square() for name, g in mean_gradient.items()}
-        prior = self.prior.gradient(state.params)
+        prior, preconditioner = self.prior.gradient(state.params), self._preconditioner(state, squares)
         params: Vectors = {}
         missing: dict[str, float | Tensor] = {}
         for name, w in state.params.items():
-            G = 1 / (self.damping + squares[name].sqrt())
-            if V[name] > 0:
-                G = G.clamp(max=2 * tau / (eta * V[name]))
+            G = preconditioner[name]
             params[name] = w - eta * G * (self.dataset_size * mean_gradient[name] + prior[name])
             missing[name] = 2 * tau * eta * G - eta**2 * G.square() * V[name]
         if self.adapt_steps is None or state.step < self.adapt_steps:
@@ -116,6 +121,12 @@ class PSGLD:
                 for name, old in squares.items()
             }
         return PSGLDState(add_normals(params, missing, self.seed, state.step), squares, state.step + 1)
+
+    def _preconditioner(self, state: PSGLDState, squares: Vectors) -> Vectors:
+        """G of this step; no larger than the noise allows."""
+        eta, V = as_step_size(self.step_size).at(state.step), self._variances(state)
+        most = {name: 2 * self.temperature / (eta * V[name]) if V[name] > 0 else math.inf for name in V}
+        return {name: (1 / (self.damping + g2.sqrt())).clamp(max=most[name]) for name, g2 in squares.items()}
 
     def _asked_variance(self, step: int) -> float:
         return 2 * self.temperature * self.damping / as_step_size(self.step_size).at(step)

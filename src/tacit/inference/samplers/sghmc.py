@@ -27,7 +27,14 @@ from torch import Tensor, nn
 
 from tacit.errors import check_share
 from tacit.inference.priors import FlatPrior, Prior
-from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
+from tacit.inference.samplers.langevin import (
+    NoiseFrom,
+    add_normals,
+    check_sampler,
+    gradient_variances,
+    mean_square,
+    stable_step,
+)
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
 from tacit.types import Vectors
@@ -95,6 +102,11 @@ class SGHMC:
             return self.temperature  # friction follows the noise
         eta = as_step_size(self.step_size).at(step)
         return eta * (noise_stddev * self.dataset_size / denominator) ** 2 / (2 * self.friction)
+
+    def step_temperature(self, before: SGHMCState, after: SGHMCState) -> float:
+        """(1 - alpha / 2) |v|^2 / (eta d), whose mean is the temperature of the chain (langevin.py)."""
+        eta, alpha, _ = self._dynamics(before.step)
+        return (1 - alpha / 2) * mean_square(after.velocity) / eta
 
     def step(self, state: SGHMCState, mean_gradient: Mapping[str, Tensor]) -> SGHMCState:
         eta, alpha, missing = self._dynamics(state.step)

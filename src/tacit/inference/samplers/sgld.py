@@ -24,7 +24,14 @@ from typing import final
 from torch import Tensor, nn
 
 from tacit.inference.priors import FlatPrior, Prior
-from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
+from tacit.inference.samplers.langevin import (
+    NoiseFrom,
+    add_normals,
+    check_sampler,
+    gradient_variances,
+    mean_square,
+    stable_step,
+)
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
 from tacit.types import Vectors
@@ -120,22 +127,23 @@ class SGLD:
         return replace(self, mean_noise=mean_noise)
 
     def effective_temperature(self, noise_stddev: float, denominator: float, step: int = 0) -> float:
-        """The temperature that noise of this size on the sum amounts to: eta (s n / B)^2 / 2.
+        """The temperature that noise of this size on the sum amounts to, by itself: eta (s n / B)^2 / 2.
 
-        Above 1 the draws come from a flatter, tempered posterior: legitimate, but to be said.
+        Above 1 the draws come from a flatter, tempered posterior: legitimate, but to be said. Drawing records adds to
+        it; what it was in the end, :meth:`step_temperature` measures.
         """
         if self.temperature is not None and self.noise == "planned":
             return self.temperature  # the step shrinks, or noise is added, until it is
         eta = as_step_size(self.step_size).at(step)
         return eta * (noise_stddev * self.dataset_size / denominator) ** 2 / 2
 
+    def step_temperature(self, before: SGLDState, after: SGLDState) -> float:
+        """|move|^2 / (2 eta d), whose mean is the temperature of the chain (langevin.py)."""
+        eta, _ = self._dynamics(before.step)
+        return mean_square({name: w - before.params[name] for name, w in after.params.items()}) / (2 * eta)
+
     def step(self, state: SGLDState, mean_gradient: Mapping[str, Tensor]) -> SGLDState:
-        eta = as_step_size(self.step_size).at(state.step)
-        missing = None
-        if self.temperature is not None and self.noise == "planned":
-            V = gradient_variances(self.mean_noise, self.dataset_size)
-            eta = stable_step(eta, self.temperature, V)
-            missing = {name: 2 * self.temperature * eta - eta**2 * V[name] for name in V}
+        eta, missing = self._dynamics(state.step)
         prior = self.prior.gradient(state.params)
         params = {
             name: w - eta * (self.dataset_size * mean_gradient[name] + prior[name]) for name, w in state.params.items()
@@ -143,3 +151,12 @@ class SGLD:
         if missing is not None:
             params = add_normals(params, missing, self.seed, state.step)
         return SGLDState(params, state.step + 1)
+
+    def _dynamics(self, step: int) -> tuple[float, dict[str, float] | None]:
+        """Step size, and the variance of the noise on top."""
+        eta = as_step_size(self.step_size).at(step)
+        if self.temperature is None or self.noise == "asked":
+            return eta, None
+        V = gradient_variances(self.mean_noise, self.dataset_size)
+        eta = stable_step(eta, self.temperature, V)
+        return eta, {name: 2 * self.temperature * eta - eta**2 * V[name] for name in V}

@@ -26,7 +26,14 @@ from torch import Tensor, nn
 
 from tacit.errors import InputError, check_share
 from tacit.inference.priors import FlatPrior, Prior
-from tacit.inference.samplers.langevin import NoiseFrom, add_normals, check_sampler, gradient_variances, stable_step
+from tacit.inference.samplers.langevin import (
+    NoiseFrom,
+    add_normals,
+    check_sampler,
+    gradient_variances,
+    mean_square,
+    stable_step,
+)
 from tacit.inference.step_sizes import StepSize, as_step_size
 from tacit.losses import ModelLosses, UserLosses
 from tacit.types import Vectors
@@ -91,8 +98,13 @@ class SGNHT:
         return replace(self, mean_noise=mean_noise)
 
     def effective_temperature(self, noise_stddev: float, denominator: float, step: int = 0) -> float:
-        """The thermostat's, whatever the noise."""
+        """The thermostat's, whatever the noise, as long as friction stays below 1."""
         return self.temperature
+
+    def step_temperature(self, before: SGNHTState, after: SGNHTState) -> float:
+        """(1 - alpha / 2) |v|^2 / (eta d), whose mean is above the thermostat's if friction would have to pass 1."""
+        eta, _ = self._dynamics(before.step)
+        return (1 - before.friction / 2) * mean_square(after.velocity) / eta
 
     def step(self, state: SGNHTState, mean_gradient: Mapping[str, Tensor]) -> SGNHTState:
         eta, missing = self._dynamics(state.step)
@@ -104,7 +116,7 @@ class SGNHT:
         if missing is not None:
             velocity = add_normals(velocity, missing, self.seed, state.step)
         params = {name: w + velocity[name] for name, w in state.params.items()}
-        energy = _mean_square(velocity)
+        energy = mean_square(velocity)
         friction = state.friction + energy - eta * self.temperature / (1 - state.friction / 2)
         return SGNHTState(params, velocity, min(1.0, friction), state.step + 1)  # above 1 a velocity would turn back
 
@@ -116,8 +128,3 @@ class SGNHT:
         V = gradient_variances(self.mean_noise, self.dataset_size)
         eta = stable_step(eta, self.temperature, V)
         return eta, {name: 2 * self.temperature * self.diffusion * eta - eta**2 * V[name] for name in V}
-
-
-def _mean_square(vectors: Vectors) -> float:
-    total = sum(float(value.double().square().sum()) for value in vectors.values())
-    return total / sum(value.numel() for value in vectors.values())

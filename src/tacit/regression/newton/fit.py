@@ -21,7 +21,7 @@ from tacit.types import Floats
 
 _USUAL = 0.87  # the share of residuals that are not clipped
 _WIDE = 4.0  # times the usual clip, 6 sigma, where noise hardly matters
-_SPREAD = 1.1  # times the length of Poisson residuals from which counts are taken to vary more, and hardly clipped
+_SPREAD = 1.01  # times the length of Poisson residuals from which counts are taken to vary more, and hardly clipped
 _REPEATS = 5
 _RARE = 0.85  # the share of expected counts below the typical one
 _FARTHEST = 2.0

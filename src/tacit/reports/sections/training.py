@@ -80,4 +80,4 @@ def _declared(facts: DeclaredFacts) -> list[tuple[str, str]]:
 def _temperature(value: float | None) -> str:
     if value is None:
         return ""
-    return f"at least {value:.4g} (from the privacy noise; drawing records adds to it; 1 would be the posterior itself)"
+    return f"{value:.4g}, measured on the chain's moves (1 is that of the posterior of the clipped losses)"
