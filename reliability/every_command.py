@@ -54,6 +54,9 @@ COMMANDS = [
     Command((*_TRAIN, "--schema", "flag.toml", "--out", "new", "--hold-out", "20%"), "new", resumes="new"),
     Command((*_REGRESS, "flag.toml"), "new", resumes="new"),
     Command((*_REGRESS, "number.toml", "--budget", "all.jsonl", "--budget-epsilon", "4"), "new", resumes="new"),
+    Command(("tune", "private.csv", "--epsilon", "2", "--schema", "flag.toml", "--out", "new"), "new", resumes="new",
+            seconds=3),
+    Command(("ask", "private.csv", "count", "--schema", "flag.toml", "--epsilon", "1", "--out", "new"), "new"),
     Command(("summary", "run")),
     Command(("summary", "regression", "--json")),
     Command(("check", "private.csv", "--schema", "flag.toml", "--public-test", "test.csv")),
@@ -174,7 +177,7 @@ def unfinished(command: Command) -> str:
         return f"{command.makes} is not there"
     if command.resumes:
         out = Path(command.resumes).absolute()
-        used = () if command.words[0] == "train" else ("summary", out)
+        used = ("summary", out) if command.words[0] == "regress" else ()
         return fault_of_run(out, Path("test.csv"), 4.0, *used)
     if command.words[0] == "release" and command.makes:
         return tacit("release", "--check", command.makes).err

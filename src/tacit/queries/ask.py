@@ -14,6 +14,7 @@ from tacit.queries.release import release, unit_weights
 from tacit.runs import RunFolder
 from tacit.runs.facts import FORMAT, QUERIES
 from tacit.runs.shared_budget import shared_total
+from tacit.storage.files import is_there
 from tacit.storage.json_files import write_json
 from tacit.tables import Schema, Table, read_schema, read_table
 from tacit.tables.encoding import as_declared
@@ -118,6 +119,7 @@ def answer(
         place = shared or folder.ledger
         facts = run_facts(asked, None if shared is None else folder.name_of(shared))
         write_json(folder.facts, facts)
+        folder.check_room(_room(asked, shared))
         ledger = _charge(asked, place if registry is None else RegisteredLedger(place, registry), header)
         found = released_answers(asked, table, lambda count: source.normals(count).numpy())
         if shared is not None:
@@ -125,6 +127,12 @@ def answer(
         write_json(folder.facts, facts | {"answers": [one.to_json() for one in found]})
         folder.finish()
     return Answers(asked, found, ledger)
+
+
+def _room(asked: Asked, shared: Path | None) -> int:
+    """Bytes for the ledger, the answers, which are some 300 each, and a copy of a shared ledger."""
+    copied = 0 if shared is None or not is_there(shared) else shared.stat().st_size
+    return (1 << 16) + 1000 * sum(len(query.parts) for query in asked.queries) + 2 * copied
 
 
 def released_answers(asked: Asked, table: Table, normals: Callable[[int], Floats]) -> tuple[Answer, ...]:

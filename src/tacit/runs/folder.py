@@ -141,6 +141,15 @@ class RunFolder:
                     self.forget_search()
                 raise
 
+    def check_room(self, size: int) -> None:
+        """Refuse, before a charge, a disk without room for what is to be paid for: so many bytes are written and removed."""
+        tried = self.path / "room"
+        try:
+            replace_file(tried, bytes(size))
+        finally:
+            for path in (tried, temporary_path(tried)):
+                path.unlink(missing_ok=True)
+
     def _remove_if_empty(self) -> None:
         if all(path == locks.note_path(self.path) for path in self.path.iterdir()):
             locks.note_path(self.path).unlink(missing_ok=True)
