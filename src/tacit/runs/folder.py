@@ -142,7 +142,7 @@ class RunFolder:
                 raise
 
     def check_room(self, size: int) -> None:
-        """Refuse, before a charge, a disk without room for what is to be paid for: so many bytes are written and removed."""
+        """Refuse, before a charge, a disk without room for what it pays for: so many bytes are written and removed."""
         tried = self.path / "room"
         try:
             replace_file(tried, bytes(size))
