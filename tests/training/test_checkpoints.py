@@ -508,3 +508,11 @@ def test_an_individual_filter_does_not_go_on(method, data, plan, checkpoint):
     stopped(method, data, plan, checkpoint, 9, **own)
     with pytest.raises(InputError, match="individual filter cannot go on"):
         tacit.train(method, data, plan, checkpoint=checkpoint, resume=True, **own)
+
+
+def test_text_in_place_of_a_number_is_refused():
+    """Of a method's state, re-sealed: it would be added to later."""
+    held = put_together(take_apart({"step": 3, "name": "x"}, {}), {}, {"step": 0, "name": ""})
+    assert held == {"step": 3, "name": "x"}
+    with pytest.raises(InputError, match="another model"):
+        put_together(take_apart({"step": "record"}, {}), {}, {"step": 0})

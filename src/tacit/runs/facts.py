@@ -132,6 +132,9 @@ class RunFacts:
             raise InputError("the run is a regression, which predicts nothing; its coefficients: tacit summary RUN")
         if facts.get("task") == QUERIES:
             raise InputError("the run is one of tacit ask, which learns no model; its answers stand in its run.json")
+        for name in ("target", "method", "model"):
+            if not isinstance(facts[name], str):
+                raise InputError(f"{name} must be text, found {facts[name]!r}")
         problem = Problem(
             _schema(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
             facts["model"], shared=facts.get("shared_epsilon") is not None,

@@ -79,7 +79,8 @@ def put_together(json: Json, tensors: Mapping[str, Tensor], like: Any = None) ->
             inner = {name: put_together(value, tensors, getattr(like, name)) for name, value in parts.items()}
             return type(like)(**inner)
         case None | bool() | int() | float() | str():
-            if isinstance(like, Tensor | Mapping) or is_dataclass(like):
+            other = isinstance(like, int | float) and isinstance(json, str)  # text in place of a number
+            if other or isinstance(like, Tensor | Mapping) or is_dataclass(like):
                 raise InputError(
                     f"the checkpoint belongs to another model: {str(json)[:40]!r} stands where a "
                     f"{type(like).__name__} is expected"
