@@ -17,6 +17,7 @@ from tacit.errors import InputError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 from tacit.runs import RunFacts, RunFolder
 from tacit.tables import Encoded, Table, encode, read_schema, read_table
+from tacit.tables.checks import shared_rows
 
 
 def train(
@@ -101,24 +102,18 @@ def records_of(table: Table, facts: RunFacts) -> tuple[Encoded, Encoded | None]:
         return private, None
     public = read_table(Path(facts.public_test), problem.schema.numbers)
     test = encode(public, problem.schema, problem.target, public=True)
-    _say_shared_rows(private, test)
+    _say_shared_rows(table, public)
     return private, test
 
 
-def _say_shared_rows(private: Encoded, test: Encoded) -> None:
+def _say_shared_rows(private: Table, public: Table) -> None:
     """To the data holder alone, and nowhere kept: the count follows the private table."""
-    ours = set(_rows(private))
-    shared = sum(row in ours for row in _rows(test))
-    if shared:
+    if shared := shared_rows(private, public):
         typer.echo(
-            f"tacit: warning: {shared:,} of {len(test.inputs):,} rows of --public-test are in the private table too: "
+            f"tacit: warning: {shared:,} of {len(public):,} rows of --public-test are in the private table too: "
             "are they public? scores on them say little",
             err=True,
         )
-
-
-def _rows(data: Encoded) -> Iterator[bytes]:
-    return (features.tobytes() + target.tobytes() for features, target in zip(data.inputs, data.targets, strict=True))
 
 
 @contextmanager
