@@ -161,6 +161,24 @@ next(samples)
     assert tacit.read_ledger(ledger).steps == 1
 
 
+def test_a_loop_whose_ledger_is_gone_at_the_end_says_so_in_one_line(tmp_path):
+    program = """
+import shutil, sys, torch, tacit
+private = tacit.PrivateGradient(
+    torch.nn.Linear(3, 1), lambda model, batch: model(batch).square().sum(1),
+    tacit.PoissonSampling(probability=0.1, expected_size=10), tacit.ClipRecords(1.0),
+    tacit.GaussianNoise(multiplier=1.0), ledger=sys.argv[1] + "/ledger.jsonl")
+samples = private.samples(torch.randn(100, 3), steps=1000)
+next(samples)
+shutil.rmtree(sys.argv[1])
+"""
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "gone")], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stderr.startswith("tacit: a loop was open when the program ended")
+    assert done.stderr.count("\n") == 1
+
+
 def test_the_block_is_charged_before_data_is_read(private, model, data):
     engine = private(losses=of_dict)
 

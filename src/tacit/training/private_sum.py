@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tacit.accountants import BudgetGate
 from tacit.distributed import SharedLedger, current_ranks, open_ledger
-from tacit.errors import InputError, check_count
+from tacit.errors import InputError, TacitError, check_count
 from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_batch_norm, try_out
 from tacit.isolation import RecordGroup
 from tacit.isolation.batches import tensors_of
@@ -496,8 +496,12 @@ class PrivateSum:
 def _end_at_exit(engine: "weakref.ref[PrivateSum]", ahead: ChargedAhead) -> None:
     """A program that ends with a loop still open pays for the steps that it began, as if it had left the loop."""
     found = engine()
-    if found is not None:
+    if found is None:
+        return
+    try:
         found._end(ahead)
+    except (TacitError, OSError) as error:  # such as a folder that is gone; there is nobody left to raise it to
+        _log.warning("tacit: a loop was open when the program ended, and its block stays charged in full: %s", error)
 
 
 def _kinds(params: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
