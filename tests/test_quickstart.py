@@ -54,8 +54,8 @@ def test_adult_is_trained_as_printed(shell, data_folder):
     assert done.returncode == 0, done.stderr
     accuracy = float(done.stdout.split("How good: ")[1].split("%")[0])
     error = float(done.stdout.split("calibration error ")[1].split(";")[0])
-    assert accuracy > 85.2  # about 85.8, 0.1 from run to run
-    assert error < 0.015
+    assert accuracy > 85.3  # about 86.0, 0.1 from run to run
+    assert error < 0.025  # about .011, in one of ten runs .015
 
 
 def test_the_python_of_the_quickstart_runs(capsys):

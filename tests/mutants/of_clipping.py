@@ -13,7 +13,7 @@ from tacit.mechanisms.gaussian_sum import GaussianSumMechanism
 from tacit.sampling import Microbatches, Users
 from tacit.sampling.units import DrawnRows
 from tacit.training import private_sum, samples
-from tacit.training.items import Items
+from tacit.training.items import Found, Items
 from tacit.training.private_sum import PrivateSum
 from tests.mutants.mutant import Mutant, swap
 
@@ -126,7 +126,7 @@ def whole_batch(function, batch, chance):
 def collated_together(self, asked):
     """collate_fn is called with all items of the sample, as a loader does."""
     items = [self.rows[row] for row, _ in asked]
-    return [RecordGroup((self.collate or default_collate)(items), np.arange(len(items)))]
+    return Found([RecordGroup((self.collate or default_collate)(items), np.arange(len(items)))], len(items))
 
 
 def squared(self, squares):
