@@ -118,6 +118,7 @@ def coverage(draw, read, draws):
 
 CASES = [(2000, 0.3, 1.5, 12.0), (400, 0.1, 2.0, 1.5), (100, 0.4, 3.0, 1.5), (400, 0.3, 3.0, 4.0)]
 AT_LEAST = (
+    "accuracy of the most frequent",
     "AUC",
     "Brier score",
     "RMSE of the mean",
