@@ -18,11 +18,19 @@ from tacit.randomness import Randomness
 flwr = pytest.importorskip("flwr", reason="needs the extra flower")
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict  # noqa: E402
+from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 from tacit.integrations.flower import PrivateFedAvg, clipping_mod  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries
 CLIENTS, ROUNDS, DELTA = 20, 5, 1e-3
+
+
+@pytest.fixture(autouse=True)
+def in_a_run(monkeypatch):
+    """Flower makes messages inside a run only, and its server app is one."""
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
 
 
 @pytest.fixture
@@ -141,9 +149,30 @@ def test_a_budget_stops_before_anybody_is_asked(plan):
 
 def test_what_protects_no_client_is_refused(plan):
     with pytest.raises(InputError, match="whole clients"):
-        PrivateFedAvg(replace(plan, unit=tacit.Records()) if hasattr(tacit, "Records") else "plan")
+        PrivateFedAvg(replace(plan, unit=tacit.Records()))
+    with pytest.raises(InputError, match="summed in float64"):
+        PrivateFedAvg(replace(plan, numerics="strict"))
     with pytest.raises(InputError, match="rate must be"):
         PrivateFedAvg(plan, rate=0.0)
+
+
+def test_a_strategy_runs_once_and_another_goes_on_with_its_ledger(plan):
+    class Silent:
+        def get_node_ids(self):
+            return range(CLIENTS)
+
+        def send_and_receive(self, messages, timeout):
+            assert len(list(messages)) <= CLIENTS
+            return []
+
+    arrays = ArrayRecord(torch_state_dict={"weight": torch.zeros(3)})
+    strategy = PrivateFedAvg(plan)
+    strategy.start(Silent(), arrays, num_rounds=2)
+    with pytest.raises(InputError, match="make a new one"):
+        strategy.start(Silent(), arrays, num_rounds=1)
+    again = PrivateFedAvg(plan)
+    again.start(Silent(), arrays, num_rounds=1)
+    assert again.ledger.steps == 3
 
 
 def test_the_mod_clips_before_an_update_leaves():

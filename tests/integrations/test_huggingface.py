@@ -138,6 +138,22 @@ def test_a_hugging_face_data_set_with_records_of_several_lengths_and_bf16(argume
     assert moved(model, before)
 
 
+def test_a_first_record_that_cannot_be_made_does_not_stop_the_run(arguments, plan):
+    args, (model, data) = arguments(max_steps=2), family("BERT")
+
+    class Broken(torch.utils.data.Dataset):
+        def __len__(self):
+            return RECORDS
+
+        def __getitem__(self, row):
+            if row == 0:
+                raise ValueError("a secret of record 0")
+            return data[row]
+
+    trainer = PrivateTrainer(model, args, train_dataset=Broken(), plan=plan(args))
+    assert trainer.train().global_step == 2
+
+
 TARGETS = {"BERT": ["query", "value"], "ModernBERT": ["Wqkv"], "DistilBERT": ["q_lin"], "GPT-2": ["c_attn"],
            "T5": ["q", "v"], "ViT": ["q_proj", "query"]}  # fmt: skip
 

@@ -55,6 +55,8 @@ class PrivateFedAvg(Strategy):
     def __init__(self, plan: PrivacyPlan, *, rate: float = 1.0, randomness: Randomness | None = None) -> None:
         if not isinstance(plan, PrivacyPlan) or not isinstance(plan.unit, Users):
             raise InputError("plan must be a PrivacyPlan with unit=Users(): whole clients are protected")
+        if plan.numerics != "float64":
+            raise InputError(f"updates are summed in float64 here; leave out numerics={plan.numerics!r}")
         if not 0 < rate < math.inf:
             raise InputError(f"rate must be a positive number, found {rate!r}")
         if plan.sampling.steps_per_pass != 1:
@@ -78,6 +80,8 @@ class PrivateFedAvg(Strategy):
         return get_accountant(accountant).guarantee(self.ledger, delta=delta).epsilon
 
     def start(self, *arguments: Any, **more: Any) -> Any:
+        if self._file is not None:
+            raise InputError("this strategy has run; make a new one, which may go on with the same ledger")
         try:
             return super().start(*arguments, **more)
         finally:

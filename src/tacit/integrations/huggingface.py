@@ -23,7 +23,7 @@ from tacit.ledger import Ledger
 from tacit.losses import UserLosses
 from tacit.mechanisms import ClipRecords, GaussianNoise
 from tacit.sampling import PoissonSampling, SamplingPolicy
-from tacit.training import PrivacyPlan, PrivateGradient, Sample
+from tacit.training import DataSource, PrivacyPlan, PrivateGradient, Sample
 
 try:
     from transformers import Trainer, TrainingArguments
@@ -189,14 +189,14 @@ class PrivateTrainer(Trainer):
         """The samples of the whole run, or of the rest of it."""
         if self.model_wrapped is not self.model:
             raise InputError("the trainer has wrapped the model: private training needs one process and no compiler")
-        _settle_problem_type(self.model, self._one_record())
+        data, collate = self._records()
+        _settle_problem_type(self.model, data, collate)
         self._private = PrivateGradient(self.model, self._user_losses, self.plan)
         first = 0
         if self._resumed is not None:
             first, _ = self._private.load_checkpoint(Path(self._resumed) / _CHECKPOINT)
             if first != self.state.global_step:
                 raise InputError(f"{self._resumed} has no {_CHECKPOINT} of step {self.state.global_step}")
-        data, collate = self._records()
         device, workers = self.args.device, self.args.dataloader_num_workers
         return self._private.samples(
             data, self.args.max_steps, first=first, collate_fn=collate, device=device, workers=workers
@@ -207,12 +207,6 @@ class PrivateTrainer(Trainer):
         if hasattr(data, "column_names"):
             return self._remove_unused_columns(data, description="training"), collate
         return data, self._get_collator_with_removed_columns(collate, description="training")
-
-    def _one_record(self) -> Mapping[str, Any]:
-        """Of which only names and types are looked at."""
-        data, collate = self._records()
-        found: Mapping[str, Any] = collate([data[0]])
-        return found
 
     def _check_moved(self, before: Mapping[str, Tensor]) -> None:
         """Noise moves every weight that the optimizer holds; one that stayed belongs to another model."""
@@ -260,10 +254,13 @@ def _first_entries(parameter: Tensor) -> Tensor:
     return parameter.detach().flatten()[:64].clone()
 
 
-def _settle_problem_type(model: nn.Module, record: Mapping[str, Any]) -> None:
+def _settle_problem_type(model: nn.Module, data: Any, collate: Any) -> None:
     """Classifiers note in their config at the first call which loss they take, and may not while records are seen."""
-    config, labels = getattr(model, "config", None), record.get("labels")
-    if config is None or labels is None or getattr(config, "problem_type", "") is not None:
+    config = getattr(model, "config", None)
+    if config is None or getattr(config, "problem_type", "") is not None:
+        return
+    labels = DataSource(data, collate).schema().get("labels")  # of which only the type is looked at
+    if labels is None:
         return
     if getattr(config, "num_labels", 1) == 1:
         config.problem_type = "regression"
