@@ -31,3 +31,25 @@ def test_bad_numbers_are_named(field, bad):
     values = {"probability": 0.1, "expected_size": 10, field: bad}
     with pytest.raises(InputError, match=field):
         PoissonSampling(**values)
+
+
+@pytest.mark.parametrize("probability", [0.05, 1e-3])
+def test_adding_a_unit_does_not_shift_the_others_where_few_are_drawn(probability):
+    policy = PoissonSampling(probability, expected_size=30)
+    few, many = policy.draws(5000, Randomness.seeded(1)), policy.draws(5001, Randomness.seeded(1))
+    for _ in range(20):
+        here, there = next(few), next(many)
+        assert (there[there < 5000] == here).all()
+
+
+def test_the_work_follows_the_sample_not_the_population(monkeypatch):
+    asked = []
+    words = Randomness.words
+    monkeypatch.setattr(
+        Randomness, "words", lambda self, purpose, count: (asked.append(count), words(self, purpose, count))[1]
+    )
+    drawn = next(PoissonSampling(1e-7, expected_size=1000).draws(10**10, Randomness()))
+    assert 700 < len(drawn) < 1300
+    assert (np.diff(drawn) > 0).all()
+    assert drawn[-1] < 10**10
+    assert sum(asked) < 2000

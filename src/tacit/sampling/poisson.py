@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -11,8 +12,9 @@ import numpy.typing as npt
 from tacit.errors import InputError, check_positive, check_share
 from tacit.ledger import DiscretePoissonSample, GaussianSumQuery, Neighbours, PoissonSample
 from tacit.randomness import Randomness
+from tacit.sampling.gaps import drawn_by_gaps
 
-_FEW = 3  # zeros: for every eighth unit and more it takes longer to look at bits than to draw whole numbers
+_RARE = 2**60  # below a rate of 1/16: a logarithm takes longer than a number for each of a few units
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,34 +67,18 @@ class PoissonSampling:
         """Nothing to check: the real number of units is private here and must not change what happens."""
 
     def draws(self, population: int, randomness: Randomness) -> Iterator[npt.NDArray[np.int64]]:
-        """The drawn units of each step: those whose secret 64-bit number is below the probability times 2^64.
+        """The drawn units of each step: where few are drawn by the gaps between them (:mod:`tacit.sampling.gaps`), else
+        those whose secret 64-bit number is below the probability times 2^64.
 
-        Where few are drawn, the first bits of all units are looked at together, 64 units in a word, as long as those of
-        the threshold are 0; only the units that are left need the rest. A unit more, at the end, does not change what
-        the others draw.
+        A unit more, at the end, does not change what the others draw.
         """
         # Exact integer threshold, rounded down: the true rate is never above the recorded one.
         threshold = int(Fraction(self.probability) * 2**64)
-        zeros = max(0, 64 - threshold.bit_length())
-        zeros = 0 if zeros < _FEW else zeros
+        words = partial(randomness.words, "sampling")
         while True:
-            left = _with_zeros(zeros, population, randomness) if zeros else None
-            rest = randomness.words("sampling", population if left is None else len(left))
             if threshold == 2**64:
                 yield np.arange(population)
+            elif threshold < _RARE:
+                yield drawn_by_gaps(threshold, population, words)
             else:
-                drawn = np.flatnonzero(rest < np.uint64(threshold << zeros))
-                yield drawn if left is None else left[drawn]
-
-
-def _with_zeros(zeros: int, population: int, randomness: Randomness) -> npt.NDArray[np.int64]:
-    """The units whose number begins with so many zeros, in order."""
-    count = -(-population // 64)
-    words = randomness.words("sampling", count)
-    for _ in range(zeros - 1):
-        words &= randomness.words("sampling", count)
-    places = np.flatnonzero(words)
-    bits = np.unpackbits(words[places].view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-    row, bit = np.nonzero(bits)
-    units = 64 * places[row] + bit
-    return np.asarray(units[units < population])
+                yield np.flatnonzero(words(population) < np.uint64(threshold))
