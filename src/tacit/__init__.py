@@ -48,7 +48,14 @@ _MOVED = {
         "individual_epsilons",
         "percentile_curve",
     ],
-    "tacit.errors": ["BudgetError", "LedgerError", "RecordMixingError", "RefusedError", "StorageError"],
+    "tacit.errors": [
+        "BudgetError",
+        "LedgerError",
+        "RankLostError",
+        "RecordMixingError",
+        "RefusedError",
+        "StorageError",
+    ],
     "tacit.evaluation": [
         "Convergence",
         "Coverage",

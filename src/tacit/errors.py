@@ -38,6 +38,10 @@ class BudgetError(TacitError):
     """The next block of steps would exceed the budget. It was raised before any data was read."""
 
 
+class RankLostError(TacitError):
+    """A process of a job is gone, or was silent for too long. What was charged stays charged; nothing more is."""
+
+
 class UndeclaredWarning(UserWarning):
     """Something that was not declared is read off the private data; the guarantee does not cover that."""
 

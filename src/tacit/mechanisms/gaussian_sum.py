@@ -164,7 +164,8 @@ class GaussianSumMechanism:
         """Add the noise to the sums and divide by the declared public denominator: the only way out for data.
 
         Noise is drawn and added in float64. With ``like``, what has become public is then rounded to the type of these
-        tensors in the same pass over memory.
+        tensors in the same pass over memory. ``sums`` may hold some vectors only, or parts of them: every rank of a job
+        adds the noise of its own.
         """
         if self.numerics == "strict":
             return self._release_strictly(sums, denominator, randomness, like or {})
@@ -187,6 +188,8 @@ class GaussianSumMechanism:
         for group, stddev, grid in zip(self.groups, self.stddevs, self._grids, strict=True):
             assert grid is not None
             for name, scale in zip(group.names, _scales(group), strict=True):
+                if name not in sums:
+                    continue
                 noise = randomness.discrete_normals(grid.sigma(stddev), sums[name].numel())
                 steps = sums[name].cpu() + torch.from_numpy(noise).view(sums[name].shape)
                 value = steps.double().mul_(grid.step * scale).div_(denominator)
@@ -210,6 +213,14 @@ class GaussianSumMechanism:
             norms.append(squares.sum(1).sqrt_().add_(_LOST))
         return norms
 
+    def bound_by_name(self) -> dict[str, float]:
+        """The most that one record moves each vector, but for slack."""
+        return {
+            name: group.clip_norm * scale * self.norm
+            for group in self.groups
+            for name, scale in zip(group.names, _scales(group), strict=True)
+        }
+
     def stddev_by_name(self) -> dict[str, float]:
         """The noise on each coordinate of each vector's sum."""
         stddevs = {}
@@ -221,7 +232,8 @@ class GaussianSumMechanism:
         return stddevs
 
     def _follow(self, released: Vectors) -> None:
-        if isinstance(self.clipping, AdaptiveClip):
+        if UNCLIPPED in released:
+            assert isinstance(self.clipping, AdaptiveClip)
             share = float(released.pop(UNCLIPPED)) + _COUNT_BOUND
             self.norm = self.clipping.next_norm(self.norm, share)
 

@@ -57,6 +57,15 @@ class Randomness:
         source._start(hashlib.sha256(f"tacit seeded randomness {seed}".encode()).digest())
         return source
 
+    def for_rank(self, rank: int) -> "Randomness":
+        """What this process of a job draws from. A secure key is each process's own; a seed is taken apart by rank."""
+        if self._seed is None or rank == 0:
+            return self
+        found = Randomness()
+        found._seed = self._seed
+        found._start(hashlib.sha256(f"tacit seeded randomness {self._seed} of rank {rank}".encode()).digest())
+        return found
+
     @property
     def kind(self) -> Literal["secure", "seeded"]:
         return "secure" if self._seed is None else "seeded"

@@ -27,6 +27,7 @@ class BallsInBinsSampling:
     bins: int
     expected_size: float
 
+    by_unit: ClassVar[bool] = True
     neighbours: ClassVar[Neighbours] = "add_remove"
 
     def __post_init__(self) -> None:

@@ -26,6 +26,7 @@ class FixedSizeSampling:
     size: int
     population: int
 
+    by_unit: ClassVar[bool] = False
     neighbours: ClassVar[Neighbours] = "replace_one"
 
     def __post_init__(self) -> None:

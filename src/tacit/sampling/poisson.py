@@ -32,6 +32,7 @@ class PoissonSampling:
     probability: float
     expected_size: float
 
+    by_unit: ClassVar[bool] = True
     neighbours: ClassVar[Neighbours] = "add_remove"
 
     def __post_init__(self) -> None:

@@ -20,6 +20,10 @@ class SamplingPolicy(Protocol):
     def neighbours(self) -> Neighbours: ...
 
     @property
+    def by_unit(self) -> bool:
+        """Whether units are drawn independently of each other, so that every rank of a job can draw its own."""
+
+    @property
     def denominator(self) -> float:
         """The declared public number by which a released sum is divided."""
 

@@ -20,13 +20,12 @@ from tacit.types import Indices
 class DrawnRows:
     """The rows of a sample. ``sizes`` gives the rows of each clipped mean, in order; None: every row by itself.
 
-    ``units`` are the units that were drawn, where each is one clipped mean; ``total`` counts those of all ranks.
+    ``units`` are the units that were drawn, where each is one clipped mean.
     """
 
     rows: Indices
     sizes: Indices | None = None
     units: Indices | None = None
-    total: int = 0
 
 
 class UnitOfPrivacy(Protocol):

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from tacit.accountants import Budget, check_delta
+from tacit.distributed import in_a_job
 from tacit.errors import InputError, check_choice, check_count, check_texts
 from tacit.gradients import rounds_by_place
 from tacit.ledger import LedgerHeader
@@ -20,6 +21,10 @@ BLOCK = 20  # steps reserved at a time: bounds what a crash can over-charge, and
 
 Isolation = Literal["records", "trusted"]
 _TRUSTED = 'the losses were trusted to keep records apart (isolation="trusted"); this was not enforced'
+_JOB = (
+    "the processes of the job that trained it trust each other: each may learn what the drawn records of the others "
+    "add to its own part of a sum before noise; none is told which records the others drew"
+)
 _ROUNDED = (
     "matrix products round a record by its place among the others (products were formed before tacit was imported, or "
     "this is not MKL); records were taken not to stand at a tie that this decides"
@@ -45,6 +50,8 @@ class PrivacyPlan:
         memory: MiB for the records of a step and what is computed of them; changes speed and memory only. A larger
             sample is read and summed in parts. By default 2048, or a quarter of what is free if that is less.
         block: how many steps are charged ahead.
+        deterministic: the clipped sum of the same records has the same bits for any number of ranks: it is taken of
+            blocks of units that do not depend on the ranks, in whole numbers; see docs/ranks.md. Costs speed only.
         numerics: "strict" sums whole numbers on a grid and adds discrete Gaussian noise; see docs/strict.md.
         schedule: "adaptive" if noise, rate, stop or later runs may follow outputs; a Renyi filter guards the budget.
         assumptions: sentences that every statement about this run has to repeat.
@@ -70,6 +77,7 @@ class PrivacyPlan:
     numerics: Numerics = "float64"
     isolation: Isolation = "records"
     ledger_size: int | None = field(default=None, repr=False)  # no part of a checkpoint's fingerprint
+    deterministic: bool = field(default=False, repr=False)  # nor this
 
     def __post_init__(self) -> None:
         for name in ("block", "physical_batch", "memory"):
@@ -124,7 +132,8 @@ class PrivacyPlan:
             randomness=randomness.kind,
             assumptions=self.assumptions
             + ((_TRUSTED,) if self.isolation == "trusted" else ())
-            + ((_ROUNDED,) if rounds_by_place() else ()),
+            + ((_ROUNDED,) if rounds_by_place() else ())
+            + ((_JOB,) if in_a_job() else ()),
         )
 
     def versions(self) -> dict[str, str]:

@@ -123,8 +123,19 @@ class Portions:
         return self._prepare(groups), Found([], found.asked, found.missing, found.said, found.error)
 
 
-def cut(drawn: DrawnRows, most: int, units: int | None = None) -> list[int]:
-    """Where to cut a sample into portions: of so many units, or of at most ``most`` rows where no unit has more.
+def block_bounds(units: Indices, width: int) -> list[int]:
+    """Where ascending units pass from one block of ``width`` numbers to another.
+
+    Example:
+        >>> block_bounds(np.array([0, 3, 4, 11]), width=4)
+        [0, 2, 3, 4]
+    """
+    inside = np.flatnonzero(np.diff(units // width)) + 1
+    return [0, *inside.tolist(), len(units)] if len(units) else [0]
+
+
+def cut(drawn: DrawnRows, most: int, width: int | None = None) -> list[int]:
+    """Where to cut a sample into portions: by blocks of units, or of at most ``most`` rows where no unit has more.
 
     Example:
         >>> cut(DrawnRows(np.arange(10)), most=4)
@@ -133,11 +144,12 @@ def cut(drawn: DrawnRows, most: int, units: int | None = None) -> list[int]:
         [0, 1, 6, 10]
     """
     rows = len(drawn.rows)
-    if rows <= most and units is None:
+    if rows <= most and width is None:
         return [0, rows] if rows else [0]
     ends = np.arange(1, rows + 1) if drawn.sizes is None else np.cumsum(drawn.sizes)
-    if units is not None:
-        return [0, *ends[units - 1 :: units].tolist(), *([rows] if len(ends) % units else [])]
+    if width is not None:
+        units = drawn.rows if drawn.units is None else drawn.units
+        return [0, *(int(ends[bound - 1]) for bound in block_bounds(units, width)[1:])]
     found = [0]
     while found[-1] < rows:
         fit = int(np.searchsorted(ends, found[-1] + most, side="right")) - 1  # the last unit that fits

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from tacit.accountants import BudgetGate
-from tacit.distributed import SharedLedger, current_ranks, open_ledger
+from tacit.distributed import SharedLedger, current_ranks, has_lost, open_ledger, release_together
+from tacit.distributed.whole_sums import added, whole_sums
 from tacit.errors import InputError, TacitError, check_count
 from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_batch_norm, try_out
 from tacit.isolation import RecordGroup
@@ -39,7 +40,8 @@ from tacit.training.samples import DataSource, Drawn, Sample, StepChance, ids_fo
 from tacit.types import Batch, Indices, Vectors
 
 _log = logging.getLogger("tacit")
-_RANK_BLOCK = 256  # units that a rank works on at a time
+_BLOCK = 256  # units, about, of a sample that are summed at a time where sums are to be deterministic
+_ANY_SAMPLE = 1 << 62  # so many records that none are added up in float32, whatever the number here
 
 
 class PrivateSum:
@@ -89,8 +91,8 @@ class PrivateSum:
         self._losses = losses
         self._guard = guard_of(losses)
         self._params = params
-        self._randomness = randomness or Randomness()
         self._ranks = current_ranks()
+        self._randomness = (randomness or Randomness()).for_rank(self._ranks.rank)
         self._ranks.share(list(params.values()))
         self._kinds = _kinds(params)
         self._owns = isinstance(losses, ModelLosses) and losses.owns(params)
@@ -221,8 +223,8 @@ class PrivateSum:
                 recorder.save(self.ledger_file.head)
 
     def _bounds(self, drawn: DrawnRows) -> list[int]:
-        """Where a sample is cut into portions: what fits into memory, or what ranks deal out."""
-        return cut(drawn, self._fitting.held, None if self._ranks.alone else self._rank_block)
+        """Where a sample is cut into portions: what fits into memory, or what is summed at a time."""
+        return cut(drawn, self._fitting.held, self._width)
 
     def _sample(self, step: int, portions: Portions, rows: DrawnRows, chance: StepChance, views: int | None) -> Sample:
         """A sample that only this engine can release, and only once: it holds a number of ours, we hold the rest."""
@@ -230,7 +232,7 @@ class PrivateSum:
         sizes = None if rows.sizes is None else rows.sizes.tolist()
         units = rows.rows if rows.units is None else rows.units
         mechanism = self._charged.pop(step)
-        drawn = Drawn(step, portions, sizes, views, units, rows.total, mechanism, chance.losses)
+        drawn = Drawn(step, portions, sizes, views, units, mechanism, chance.losses)
         self._samples_drawn += 1
         self._outstanding[self._samples_drawn] = drawn
         return Sample(drawn, (self._name, self._samples_drawn))
@@ -279,21 +281,32 @@ class PrivateSum:
                 )
 
     def _rows_here(self, drawn: Indices, source: DataSource, ids: Indices | None) -> tuple[DrawnRows, StepChance]:
-        """The rows that this rank works on, all of them if it is alone, and their chance."""
-        mine = self._ranks.part(drawn, self._rank_block)
-        rows = replace(self.plan.unit.rows_of(mine, len(source), ids), units=mine, total=len(drawn))
+        """The rows of the drawn units, and their chance."""
+        rows = replace(self.plan.unit.rows_of(drawn, len(source), ids), units=drawn)
         return rows, source.chance(self._randomness, rows.rows)
 
     def _draw_charged(self, units: int, first: int, steps: int, ahead: ChargedAhead) -> Iterator[Indices]:
         """The drawn units of each step; a block is charged, and noted in ``ahead``, before its first draw."""
-        draws = self.plan.sampling.draws(units, self._randomness)
+        draws = self._draws(units)
         size = self._whole_passes(self.plan.block)
         for step in range(steps):
             self._check_process()
             if step % size == 0:
                 self._check_trained()
                 ahead.charge(*self._reserve(first + step, self._block(steps - step)))
-            yield self._ranks.same(next(draws) if self._ranks.first else None)
+            yield next(draws)
+
+    def _draws(self, units: int) -> Iterator[Indices]:
+        """The drawn units of each step. A rank draws over its own units, and knows of no others."""
+        policy, ranks, width = self.plan.sampling, self._ranks, self._width or 1
+        if ranks.alone:
+            yield from policy.draws(units, self._randomness)
+        elif policy.by_unit:
+            yield from (ranks.units(d, width) for d in policy.draws(ranks.owned(units, width), self._randomness))
+        else:  # how many of them a rank draws depends on the others: rank 0 draws for all, and tells each its own
+            draws = policy.draws(units, self._randomness)
+            while True:
+                yield ranks.dealt(next(draws) if ranks.first else None, width)
 
     def _block(self, left: int) -> int:
         """How many steps are charged at once when so many are left."""
@@ -306,15 +319,15 @@ class PrivateSum:
         drawn = self._take(sample)
         if self._filtered is not None:
             drawn = self._filtered.admit(drawn, params)
-        if not self._ranks.alone:
+        if not self._ranks.alone or self._width is not None:
             return self._release_together(drawn, params)
         total = self._sum_of(drawn, params)
         for recorder in self._recorders:
             recorder.observe(drawn, params, total.squared_norms)
         return drawn.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
 
-    def _sum_of(self, drawn: Drawn, params: Mapping[str, Tensor]) -> ClippedSum:
-        rest = drawn.sizes, drawn.views, drawn.total
+    def _sum_of(self, drawn: Drawn, params: Mapping[str, Tensor], sample: int | None = None) -> ClippedSum:
+        rest = drawn.sizes, drawn.views, sample
         return self._clipped_sum(iter(drawn.portions), params, drawn.mechanism, drawn.chance, *rest)
 
     def _clipped_sum(
@@ -325,7 +338,7 @@ class PrivateSum:
         chance: RecordChance,
         sizes: list[int] | None = None,
         views: int | None = None,
-        total: int | None = None,
+        sample: int | None = None,
     ) -> ClippedSum:
         """The one call of the gradients."""
         return clipped_sum(
@@ -339,30 +352,26 @@ class PrivateSum:
             chance=chance,
             isolation=self.plan.isolation,
             guard=self._guard,
-            sample=total,
+            sample=sample,
         )
 
     def _release_together(self, drawn: Drawn, params: Mapping[str, Tensor]) -> Vectors:
-        """Every rank sums its blocks at rank 0's parameters; rank 0 adds them and the noise, and tells the result."""
-        params = {name: value.detach().clone() for name, value in params.items()}
+        """Every rank sums its own units at rank 0's parameters and adds the noise of its part of the sum."""
+        params = {name: value.detach() for name, value in params.items()}
         self._ranks.share(list(params.values()))
-        block = self._rank_block
-        parts = (self._sum_of(part, params).sums for part in drawn.blocks(block))
-        zeros = drawn.mechanism.zeros(next(iter(params.values())).device)
-        total = self._ranks.added(parts, self._ranks.owners(drawn.total, block), zeros)
-        released = {name: torch.empty_like(value) for name, value in params.items()}
-        norm = torch.zeros(1, dtype=torch.float64)
+        sums = self._ranks.together(lambda: self._sums_here(drawn, params))
+        denominator = self.plan.sampling.denominator
+        return release_together(self._ranks, drawn.mechanism, sums, denominator, self._randomness, like=params)
 
-        def on_first() -> None:
-            if self._ranks.first:
-                denominator = self.plan.sampling.denominator
-                released.update(drawn.mechanism.release(total, denominator, self._randomness, like=params))
-                norm.fill_(drawn.mechanism.norm)
-
-        self._ranks.together(on_first)
-        self._ranks.share([*released.values(), norm])
-        drawn.mechanism.norm = float(norm)  # where adaptive clipping has come to
-        return released
+    def _sums_here(self, drawn: Drawn, params: Mapping[str, Tensor]) -> Vectors:
+        """This rank's share of the sums; in whole numbers, block by block, where all bits are to be the same."""
+        if self._width is None:
+            return self._sum_of(drawn, params).sums
+        total: Vectors = {}
+        for part in drawn.blocks(self._width):
+            sums = self._sum_of(part, params, sample=_ANY_SAMPLE).sums
+            total = added(total, whole_sums(drawn.mechanism, sums))
+        return total or whole_sums(drawn.mechanism, drawn.mechanism.zeros(next(iter(params.values())).device))
 
     @property
     def writes(self) -> bool:
@@ -457,7 +466,7 @@ class PrivateSum:
             yield event
 
     def _settle(self, ahead: ChargedAhead) -> None:
-        if self.ledger_file.broken:
+        if has_lost() or self.ledger_file.broken:
             return  # the blocks stay charged in full; the error that broke it is on its way
         for number, steps in reversed(ahead.begun().items()):  # the last one first: what follows it is counted anew
             self.ledger_file.settle(number, steps)
@@ -488,9 +497,12 @@ class PrivateSum:
         self._checked = True
 
     @property
-    def _rank_block(self) -> int:
-        """What ranks deal out at a time; it must be the same for all of them."""
-        return self.plan.physical_batch or _RANK_BLOCK
+    def _width(self) -> int | None:
+        """How many units are owned, and summed, together where sums are to be deterministic: a public number."""
+        if not self.plan.deterministic:
+            return None
+        rate = self.plan.sampling.denominator / self.plan.sampling.implied_size
+        return max(1, round((self.plan.physical_batch or _BLOCK) / rate))
 
 
 def _end_at_exit(engine: "weakref.ref[PrivateSum]", ahead: ChargedAhead) -> None:

@@ -19,7 +19,7 @@ from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Microbatches, UnitOfPrivacy
 from tacit.sampling.units import DrawnRows
 from tacit.training.items import Asked, Collate, Found, Items, refuse_if_none
-from tacit.training.portions import Loaded, Portions, Some, merged, twice
+from tacit.training.portions import Loaded, Portions, Some, block_bounds, merged, twice
 from tacit.types import Batch, Indices
 
 Augment = Callable[[Batch], Batch]
@@ -39,8 +39,7 @@ class StepChance:
 class Drawn:
     """What one step works on: records, the mechanism that was charged for it, and their chance. Private.
 
-    ``units`` are the drawn ones of this rank, ``sizes`` the rows of each where it has several, and ``total`` counts the
-    units that all ranks together drew.
+    ``units`` are the drawn ones, of several ranks this one's, and ``sizes`` the rows of each where it has several.
     """
 
     step: int
@@ -48,7 +47,6 @@ class Drawn:
     sizes: list[int] | None
     views: int | None
     units: Indices
-    total: int
     mechanism: GaussianSumMechanism
     chance: RecordChance
 
@@ -58,13 +56,11 @@ class Drawn:
         rows = np.concatenate([np.arange(0), *(np.arange(*ends[unit : unit + 2]) for unit in units)])
         return self._some(units, rows, Some(self.portions, rows))
 
-    def blocks(self, size: int) -> Iterator["Drawn"]:
-        """Parts of ``size`` units, for ranks that share the sample: each is a portion of it."""
+    def blocks(self, width: int) -> Iterator["Drawn"]:
+        """The drawn ones of every ``width`` units that there are, which do not depend on the ranks: each a portion."""
         ends = self._ends
-        starts = range(0, len(self.units), size)
-        for start, groups in zip(starts, self.portions, strict=True):
-            units = np.arange(start, min(start + size, len(self.units)))
-            rows = np.arange(ends[start], ends[units[-1] + 1])
+        for (start, end), groups in zip(pairwise(block_bounds(self.units, width)), self.portions, strict=True):
+            units, rows = np.arange(start, end), np.arange(ends[start], ends[end])
             here = [RecordGroup(group.batch, group.places - ends[start]) for group in groups]
             yield self._some(units, rows, [here])
 
