@@ -2,8 +2,8 @@
 
 A sum over some records, in float64, is rounded to a multiple of 2^-40 of what one record may move it at most. One
 record more changes one of these sums, and two roundings move it by at most one step in each of d coordinates: by
-sqrt(d) 2^-40 of the clip norm, 3e-8 for a billion of them, which the slack of 1e-3 covers (docs/maths.md, section 11). 2^22
-records of full length fit into 64 bits, and more are refused rather than wrapped around.
+sqrt(d) 2^-40 of the clip norm, 3e-8 for a billion of them, which the slack of 1e-3 covers (docs/maths.md, section 11).
+2^22 records of full length fit into 64 bits, and more are refused rather than wrapped around.
 """
 
 import torch

@@ -1,5 +1,6 @@
 """The clipped sum of a sample, in physical chunks of bounded memory. The chunking changes speed only."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from tacit.isolation import (
     run_apart,
     take_records,
 )  # fmt: skip
+from tacit.isolation.apart import is_limit_of_vmap
 from tacit.isolation.batches import copy_records
 from tacit.losses import Losses
 from tacit.mechanisms import GaussianSumMechanism
@@ -104,7 +106,7 @@ def clipped_sum(
     summing = _Summing(losses, params, mechanism, units, strategy, several)
     add = summing.add_trusted if isolation == "trusted" else summing.add
     for groups in portions:
-        if isolation == "records" and strategy == "auto":
+        if isolation == "records" and strategy == "auto" and summing.meeting is None:
             summing.computing.formula = linear_model(losses, params, groups)
         with _around(losses, guard, summing):
             _add_all(_parts(groups, sizes, views), add, chance, chunk)
@@ -113,7 +115,7 @@ def clipped_sum(
         with _around(losses, guard, summing):
             summing.compare_again()
     summing.refuse_if_all_failed()
-    sums = mechanism.sums(summing.sums, summing.device)
+    sums = mechanism.sums(summing.sums, summing.device) if summing.meeting is None else {}  # those lie in shards
     reasons = tuple(dict.fromkeys(summing.reasons))
     by_formula = summing.computing.formula is not None
     return ClippedSum(sums, summing.squared_norms, reasons, summing.computing.row_bytes, by_formula)
@@ -201,6 +203,7 @@ class _Summing:
     ) -> None:
         self.mechanism, self.strategy = mechanism, strategy
         self.computing = Computing(losses, params)
+        self.meeting = getattr(losses, "meeting", None)  # of ranks that share one model; see tacit.distributed.shards
         self.device = next(iter(params.values())).device
         self.several = several  # records that may be added up in float32
         self.sums: Vectors = {}  # of what was used; all else is zero
@@ -255,6 +258,9 @@ class _Summing:
 
     def _add_alone(self, part: _Part, chance: RecordChance, places: Places) -> None:
         """Units one after the other; one that makes the losses raise contributes zero (failure-modes.md, F5)."""
+        if self.meeting is not None:
+            self._leave_out()
+            return
         self._watch(part, chance, alone=True)
         pieces = [row for batch in part.batches for row in _one_by_one(batch)]
         for place in places:
@@ -269,6 +275,15 @@ class _Summing:
                 continue
             self._add({name: Dense(value[None]) for name, value in gradient.items()}, part.units[[place]], 1)
 
+    def _leave_out(self) -> None:
+        """A record that makes the losses raise. Ranks that share a model have no other way to compute one."""
+        error = sys.exception()
+        if not isinstance(error, Exception) or isinstance(error, UncoveredError) or is_limit_of_vmap(error):
+            raise LossesError(
+                f"a sharded model needs records that can be computed together: {error or 'several shapes'}"
+            )
+        self.faults.append(error)
+
     def _add(self, gradients: Gradients, units: Places, held: int) -> None:
         """Measure, clip and add the gradients of some units; what they are filled up with has no share."""
         with torch.no_grad(), full_precision(self.device):
@@ -282,6 +297,8 @@ class _Summing:
             squares = squares[: len(units)]
             if self.mechanism.numerics == "strict":
                 self._add_on_grid(gradients, factors)
+            elif self.meeting is not None:
+                self.meeting.add(partial(self._taken, gradients, factors))
             else:
                 for column, name in enumerate(self.mechanism.shapes):
                     if name in gradients:
@@ -289,6 +306,12 @@ class _Summing:
                 for name, count in self.mechanism.counts(squares).items():
                     self._add_to(name, count)
             self.squared_norms[torch.from_numpy(units)] = squares.cpu()
+
+    def _taken(self, gradients: Gradients, factors: Tensor, name: str) -> Tensor | None:
+        """One parameter's sum, whose activations are then free again."""
+        column = list(self.mechanism.shapes).index(name)
+        found = gradients.pop(name, None)
+        return None if found is None else found.weighted_sum(factors[:, column].contiguous(), self.several)
 
     def _add_on_grid(self, gradients: Gradients, factors: Tensor) -> None:
         """The contribution of a single unit, in whole steps."""

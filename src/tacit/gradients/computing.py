@@ -49,13 +49,15 @@ class Computing:
 
     def __init__(self, losses: Losses, params: Mapping[str, Tensor]) -> None:
         self._losses = losses
+        meeting = getattr(losses, "meeting", None)
+        self._pass: Callable[[Callable[[], Any]], Any] = _plain if meeting is None else meeting.gather
         self.row_bytes = 0
         self.formula: LinearModel | None = None  # where the losses are known as one, nothing of the user's runs
         self.learned = _learned.setdefault(losses, Learned())
         self._own, self._guarded = False, list(params.values())
         if isinstance(losses, ModelLosses):
             held = dict(losses.model.named_parameters())
-            self._own = all(held.get(name) is value for name, value in params.items())
+            self._own = losses.owns(params)
             self._guarded += [*held.values(), *losses.model.buffers()]
             _refuse_backward_hooks(losses.model, held)
         self.leaves = dict(params) if self._own else {n: p.detach().requires_grad_() for n, p in params.items()}
@@ -85,7 +87,7 @@ class Computing:
         copy = take_records(batch, torch.from_numpy(rows))  # losses may write into it, and may have to run again
         private = [*tensors_of(copy), *tensors_of(batch)]
         run = ForwardPass(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
-        found = gradients_of(run, self._call, copy, self.leaves)
+        found: Gradients = self._pass(lambda: gradients_of(run, self._call, copy, self.leaves))
         held = sum(part.rows.nbytes for part in found.values() if isinstance(part, Dense))
         self.row_bytes = max(self.row_bytes, (2 * run.bytes + held) // len(rows))  # activations and their gradients
         return found
@@ -99,7 +101,7 @@ class Computing:
         try:
             with torch.no_grad(), as_written():
                 if not alone:
-                    return run.run(self._call, rows).cpu().numpy().tobytes()
+                    return self._pass(lambda: run.run(self._call, rows)).cpu().numpy().tobytes()
                 with Watched(self._guarded):
                     return self._call(rows).cpu().numpy().tobytes()
         except LossesError:
@@ -122,6 +124,10 @@ class Computing:
         if self._own and isinstance(self._losses, ModelLosses):
             return self._losses.user_losses(self._losses.model, batch)  # as it is: nothing to swap
         return self._losses(self.leaves, batch)
+
+
+def _plain(call: Callable[[], Any]) -> Any:
+    return call()
 
 
 def guard_of(losses: Losses) -> StateGuard:

@@ -46,7 +46,13 @@ _OPAQUE = frozenset({
     "abc", "enum", "re", "pathlib", "io", "_io", "gzip", "zipfile", "tarfile", "sqlite3", "lmdb", "pandas", "polars",
     "pyarrow", "datasets", "h5py", "zarr", "PIL", "lightning", "pytorch_lightning",
 })  # fmt: skip
-_OURS = ("tacit.training", "tacit.isolation", "tacit.integrations", "tacit.ledger")  # that a module may come to hold
+_OURS = (
+    "tacit.training",
+    "tacit.distributed",
+    "tacit.isolation",
+    "tacit.integrations",
+    "tacit.ledger",
+)  # that a module may come to hold
 _CONTAINERS = {dict, OrderedDict, list, set}  # that can be asked whether they are empty without running other code
 _PACKAGES = {"site-packages", "dist-packages"}
 _HOLDERS = ("torch.nn", "torch.utils.data")  # whose objects hold a user's
@@ -190,6 +196,8 @@ def _of_function(function: types.FunctionType) -> dict[str, Any]:
 def _is_opaque(kind: type) -> bool:
     """Whether the objects of a class are not looked into."""
     module = str(getattr(kind, "__module__", "builtins"))
+    if kind.__name__.startswith("FSDP") and issubclass(kind, torch.nn.Module):
+        return False  # a class that fully_shard made of the user's own
     return module.startswith(_OURS) or (module.partition(".")[0] in _OPAQUE and not module.startswith(_HOLDERS))
 
 

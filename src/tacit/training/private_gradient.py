@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 from tacit.accountants import get_accountant
+from tacit.distributed import current_ranks
+from tacit.distributed.shards import ShardedLosses, is_sharded
 from tacit.errors import InputError
 from tacit.ledger import Ledger
 from tacit.losses import ModelLosses, UserLosses
@@ -79,7 +81,7 @@ class PrivateGradient:
             plan = _plan(**(given if plan is None else {"sampling": plan, **given}))
         elif given:
             raise InputError(f"{', '.join(given)} given beside a plan, which holds all that; see dataclasses.replace")
-        self._losses = ModelLosses(model, losses)
+        self._losses = _losses(model, losses)
         self._engine = PrivateSum(
             self._losses, self._losses.params, plan, randomness=randomness, example=example, evidence=evidence
         )
@@ -163,6 +165,11 @@ class PrivateGradient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _losses(model: nn.Module, losses: UserLosses) -> ModelLosses:
+    found = ModelLosses(model, losses)
+    return ShardedLosses(model, losses, current_ranks()) if is_sharded(found.params) else found
 
 
 def _plan(**given: Any) -> PrivacyPlan:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tacit.accountants import BudgetGate
 from tacit.distributed import SharedLedger, current_ranks, has_lost, open_ledger, release_together
+from tacit.distributed.shards import ShardedLosses, is_sharded
 from tacit.distributed.whole_sums import added, whole_sums
 from tacit.errors import InputError, TacitError, check_count
 from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_batch_norm, try_out
@@ -93,7 +94,11 @@ class PrivateSum:
         self._params = params
         self._ranks = current_ranks()
         self._randomness = (randomness or Randomness()).for_rank(self._ranks.rank)
-        self._ranks.share(list(params.values()))
+        self._shards = losses.meeting if isinstance(losses, ShardedLosses) else None
+        if self._shards is None:
+            if is_sharded(params):
+                raise InputError("a sharded model is trained by PrivateGradient, in a loop of your own")
+            self._ranks.share(list(params.values()))
         self._kinds = _kinds(params)
         self._owns = isinstance(losses, ModelLosses) and losses.owns(params)
         self._stddev = stddev
@@ -115,6 +120,8 @@ class PrivateSum:
             header = filter_header(header, individual_filter, plan, self._mechanism_at(0))
         self._header = header
         self._file: LedgerFile | SharedLedger | None = None
+        if self._shards is not None:
+            self._check_shards()
         if not self._ranks.alone:
             self._check_ranks(evidence is not None or individual_filter is not None)
         if not self._ranks.alone or is_there(Path(plan.ledger)):
@@ -138,6 +145,13 @@ class PrivateSum:
             raise InputError("evidence and individual filters look at all records: gather them in a single process")
         if self.plan.unit.multiplicity > 1:  # one record more would move the others to other microbatches
             raise InputError("records inside microbatches cannot be dealt out to several ranks; use one process")
+
+    def _check_shards(self) -> None:
+        plan = self.plan
+        if plan.numerics == "strict" or plan.isolation == "trusted" or isinstance(plan.clipping, AdaptiveClip):
+            raise InputError("sharded models take float64 numerics, isolated records and a fixed clip norm")
+        if self._evidence is not None or self._individual_filter is not None:
+            raise InputError("evidence and individual filters look at whole gradients; gather them without shards")
 
     @property
     def ledger(self) -> Ledger:
@@ -183,7 +197,11 @@ class PrivateSum:
         self.plan.sampling.check_population(units)
         if source.views is not None and not isinstance(self.plan.unit, Records):
             raise InputError("views are averaged per record; with users or microbatches give the rows themselves")
-        self._ranks.together(lambda: self._try_out(source))
+        if self._shards is None:
+            self._ranks.together(lambda: self._try_out(source))
+        else:
+            with self._shards.step(self._mechanism):
+                self._try_out(source)
         if self._evidence is not None:
             self._recorders = self._evidence.open(self._clipped_sum, self.plan, steps, units)
         if self._individual_filter is not None:
@@ -319,6 +337,8 @@ class PrivateSum:
         drawn = self._take(sample)
         if self._filtered is not None:
             drawn = self._filtered.admit(drawn, params)
+        if self._shards is not None:
+            return self._release_shards(drawn)
         if not self._ranks.alone or self._width is not None:
             return self._release_together(drawn, params)
         total = self._sum_of(drawn, params)
@@ -362,6 +382,15 @@ class PrivateSum:
         sums = self._ranks.together(lambda: self._sums_here(drawn, params))
         denominator = self.plan.sampling.denominator
         return release_together(self._ranks, drawn.mechanism, sums, denominator, self._randomness, like=params)
+
+    def _release_shards(self, drawn: Drawn) -> Vectors:
+        """Every rank sums its own units; each adds the noise of its own shards."""
+        assert self._shards is not None
+        with self._shards.step(drawn.mechanism, deterministic=self._width is not None):
+            parts = [drawn] if self._width is None else drawn.blocks(self._width)
+            for part in parts:
+                self._sum_of(part, self._shards.whole, None if self._width is None else _ANY_SAMPLE)
+        return self._shards.release(drawn.mechanism, self.plan.sampling.denominator, self._randomness)
 
     def _sums_here(self, drawn: Drawn, params: Mapping[str, Tensor]) -> Vectors:
         """This rank's share of the sums; in whole numbers, block by block, where all bits are to be the same."""
@@ -482,7 +511,8 @@ class PrivateSum:
             return
         public = self._example is not None
         like = self._example if public else source.schema()
-        tried = try_out(self._losses, self._params, like, self._mechanism, isolation=self.plan.isolation, public=public)
+        params = self._params if self._shards is None else self._shards.whole
+        tried = try_out(self._losses, params, like, self._mechanism, isolation=self.plan.isolation, public=public)
         self.path = tried.path
         if tried.reasons:
             _log.warning("tacit: the losses take %s", tried.path)

@@ -1,0 +1,51 @@
+"""Ranks that share one model must gather its layers at the same time, though each has other records to compute.
+
+A record that makes the losses raise, or that answers a question differently, costs its rank further passes, and another
+rank may have nothing to compute at all. So before every pass the ranks *meet*: each says what it wants, the most urgent
+wish is granted, and those who want something else take part without anything of their own.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from tacit.distributed.ranks import Ranks
+from tacit.errors import TacitError
+
+Result = TypeVar("Result")
+DONE, GATHER, REDUCE, FAILED = range(4)  # by urgency
+
+
+class Meetings:
+    """What the ranks of a job do in step.
+
+    Args:
+        gathered: takes part in the gathers of a pass, from the one that is due, without computing anything.
+        reduced: takes part in the sums of a pass with nothing to add.
+    """
+
+    def __init__(self, ranks: Ranks, gathered: Callable[[], None], reduced: Callable[[], None]) -> None:
+        self._ranks, self._gathered, self._reduced = ranks, gathered, reduced
+
+    def until(self, wish: int) -> None:
+        """Take part in what others want until this wish is granted."""
+        while (agreed := self._ranks.most(wish)) != wish:
+            if agreed == FAILED:
+                self._ranks.raise_any(None)
+                raise TacitError("a rank of this job stopped")
+            self._reduced() if agreed == REDUCE else self._gathered()
+
+    def gather(self, compute: Callable[[], Result]) -> Result:
+        """One pass. Whether or not it succeeds here, all of its gathers are taken part in."""
+        self.until(GATHER)
+        try:
+            return compute()
+        finally:
+            self._gathered()
+
+    def ended(self, error: BaseException | None) -> None:
+        """This rank has computed all that it has to, or cannot go on; then nobody does."""
+        if error is None:
+            self.until(DONE)
+            return
+        if self._ranks.most(FAILED) == FAILED and not self._ranks.alone:
+            self._ranks.raise_any(error if isinstance(error, Exception) else TacitError(type(error).__name__))
