@@ -11,20 +11,20 @@ from torch import nn
 import tacit
 import tacit.training.private_sum as engine
 from tacit.distributed import Ranks, current_ranks
+from tacit.distributed.whole_sums import as_floats, whole_sums
 from tacit.isolation import RecordGroup
+from tacit.mechanisms import build_mechanism
 from tacit.training.samples import Drawn
 
 
 @given(st.integers(0, 50), st.integers(1, 5), st.integers(1, 9))
 def test_every_unit_belongs_to_one_rank_and_blocks_do_not_depend_on_their_number(count, size, block):
-    units = np.arange(count)
-    parts = [Ranks(rank, size).part(units, block) for rank in range(size)]
-    assert sorted(np.concatenate(parts)) == list(units)
+    ranks = [Ranks(rank, size) for rank in range(size)]
+    parts = [one.units(np.arange(one.owned(count, block)), block) for one in ranks]
+    assert sorted(np.concatenate(parts)) == list(range(count))
     for rank, part in enumerate(parts):
-        for start in range(0, len(part), block):
-            number = part[start] // block
-            assert Ranks(0, size).owners(count, block)[number] == rank
-            assert list(part[start : start + block]) == list(units[number * block : (number + 1) * block])
+        assert (part // block % size == rank).all()
+        assert (np.diff(part) > 0).all()
 
 
 def test_a_single_process_is_alone_and_does_what_it_would_do_anyway():
@@ -32,7 +32,8 @@ def test_a_single_process_is_alone_and_does_what_it_would_do_anyway():
     assert ranks.alone
     assert ranks.first
     assert ranks.from_first({"a": 1}) == {"a": 1}
-    assert list(ranks.same(np.array([3, 4]))) == [3, 4]
+    assert list(ranks.dealt(np.array([3, 4]))) == [3, 4]
+    assert ranks.most(3) == 3
     with pytest.raises(ZeroDivisionError):
         ranks.together(lambda: 1 / 0)
 
@@ -55,10 +56,31 @@ def test_a_sample_falls_into_blocks_of_units():
     chance = tacit.Randomness.seeded(1).record_chance(np.arange(6))
     rows = torch.arange(6.0)
     portions = [[RecordGroup(rows[:3], np.arange(3))], [RecordGroup(rows[3:], np.arange(3, 6))]]
-    parts = list(Drawn(0, portions, [1, 2, 3], None, np.arange(3), 3, None, chance).blocks(2))
+    parts = list(Drawn(0, portions, [1, 2, 3], None, np.array([0, 1, 2]), None, chance).blocks(2))
     assert [part.sizes for part in parts] == [[1, 2], [3]]
     groups = [group for part in parts for (group,) in part.portions]
     assert [group.batch.tolist() for group in groups] == [[0, 1, 2], [3, 4, 5]]
     assert [group.places.tolist() for group in groups] == [[0, 1, 2], [0, 1, 2]]
     assert (parts[1].chance.seeds == chance.seeds[3:]).all()
-    assert not list(Drawn(0, [], None, None, np.arange(0), 0, None, chance.take(np.arange(0))).blocks(2))
+    assert not list(Drawn(0, [], None, None, np.arange(0), None, chance.take(np.arange(0))).blocks(2))
+
+
+def test_whole_sums_stand_for_the_numbers_and_too_many_are_refused():
+    mechanism = build_mechanism(
+        tacit.ClipRecords(0.5), tacit.GaussianNoise(multiplier=1.0), {"w": torch.Size([3])}, slack=0.0
+    )
+    sums = {"w": torch.tensor([0.1, -7.0, 1e-13], dtype=torch.float64)}
+    whole = whole_sums(mechanism, sums)
+    assert whole["w"].dtype == torch.int64
+    assert torch.allclose(as_floats(mechanism, whole)["w"], sums["w"], rtol=0, atol=2.0**-41)
+    with pytest.raises(tacit.InputError, match="4 million"):
+        whole_sums(mechanism, {"w": torch.full((3,), 1e7, dtype=torch.float64)})
+
+
+def test_a_seed_is_taken_apart_by_rank_and_a_secure_key_is_each_process_own():
+    seeded = tacit.Randomness.seeded(1)
+    assert seeded.for_rank(0) is seeded
+    draws = [tacit.Randomness.seeded(1).for_rank(rank).normals(4).tolist() for rank in range(3)]
+    assert len({tuple(draw) for draw in draws}) == 3
+    assert draws[1] == tacit.Randomness.seeded(1).for_rank(1).normals(4).tolist()
+    assert seeded.for_rank(2).kind == "seeded"

@@ -207,11 +207,11 @@ def test_portions_are_whole_units_and_no_larger_than_they_must_be(sizes, most):
         assert end - start <= max(most, min(e for e in ends if e > start) - start)
 
 
-def test_ranks_get_portions_of_so_many_units():
-    assert cut(DrawnRows(np.arange(10)), most=100, units=4) == [0, 4, 8, 10]
-    assert cut(DrawnRows(np.arange(10), sizes=np.array([1, 5, 1, 1, 2])), most=1, units=2) == [0, 6, 8, 10]
-    assert cut(DrawnRows(np.arange(8)), most=1, units=4) == [0, 4, 8]
-    assert cut(DrawnRows(np.arange(0)), most=1, units=4) == cut(DrawnRows(np.arange(0)), most=1) == [0]
+def test_deterministic_sums_get_portions_of_blocks_of_the_population():
+    assert cut(DrawnRows(np.array([0, 3, 4, 11, 30])), most=1, width=4) == [0, 2, 3, 4, 5]
+    users = DrawnRows(np.arange(10), sizes=np.array([1, 5, 1, 1, 2]), units=np.arange(5))
+    assert cut(users, most=1, width=2) == [0, 6, 8, 10]
+    assert cut(DrawnRows(np.arange(0)), most=1, width=4) == cut(DrawnRows(np.arange(0)), most=1) == [0]
 
 
 def test_what_fits_is_bounded_by_the_budget():

@@ -136,11 +136,11 @@ class ShardedSums:
 
     def release(self, mechanism: GaussianSumMechanism, denominator: float, randomness: Randomness) -> dict[str, Tensor]:
         """The noisy mean as shards of this rank, each with noise of its own."""
-        sums, self._sums = self._sums, {}
-        sums = as_floats(mechanism, sums) if self._bounds is not None else sums
-        like = {
-            name: parameter.to_local() for name, parameter in self._params.items() if isinstance(parameter, DTensor)
-        }
+        like = {name: _shard_of(parameter) for name, parameter in self._params.items()}
+        nothing = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in like.items()}
+        sums, self._sums = self._sums or nothing, {}  # of an empty sample noise is released all the same
+        if self._bounds is not None:
+            sums = as_floats(mechanism, sums)
         released = mechanism.release(sums, denominator, randomness, like=like)
         return {name: self._as_shard(name, value) for name, value in released.items()}
 
@@ -227,6 +227,11 @@ class ShardedSums:
             finally:
                 for state in states:
                     state._training_state = TrainingState.IDLE
+
+
+def _shard_of(parameter: Tensor) -> Tensor:
+    assert isinstance(parameter, DTensor)
+    return parameter.to_local().detach()
 
 
 def _physical(values: Any) -> list[Tensor]:

@@ -11,6 +11,7 @@ from torch import nn
 
 from tacit.accountants import get_accountant
 from tacit.distributed import current_ranks
+from tacit.distributed.sharded_checkpoints import folder_of, forget_others, holds_shards, read_shards, write_shards
 from tacit.distributed.shards import ShardedLosses, is_sharded
 from tacit.errors import InputError
 from tacit.ledger import Ledger
@@ -125,19 +126,31 @@ class PrivateGradient:
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
     def save_checkpoint(self, path: str | Path, content: Mapping[str, Any], *, step: int) -> None:
-        """Write ``content`` (state_dicts, numbers; no code) and the ledger's head after ``step`` steps, atomically."""
-        if self._engine.writes:
-            self._engine.checkpoint(step, content).write(path)
+        """Write ``content`` (state_dicts, numbers; no code) and the ledger's head after ``step`` steps, atomically.
 
-    def load_checkpoint(self, path: str | Path) -> tuple[int, Any]:
+        Where it holds shards, all ranks call this together, and each writes its own beside the file.
+        """
+        ranks, sharded = current_ranks(), holds_shards(content)
+        if sharded:
+            write_shards(ranks, Path(path), step, content)
+        if self._engine.writes:
+            self._engine.checkpoint(step, None if sharded else content).write(path)
+            forget_others(Path(path), step)
+
+    def load_checkpoint(self, path: str | Path, like: Any = None) -> tuple[int, Any]:
         """The (step, content) of a checkpoint, or (0, None) if there is none; another plan or ledger is refused.
 
-        Go on with ``samples(dataset, steps, first=step)``: steps that were charged but lost are paid for again.
+        Go on with ``samples(dataset, steps, first=step)``: steps that were charged but lost are paid for again. For
+        content in shards ``like`` is what it is to be filled into, on any number of ranks.
         """
         if not is_there(Path(path)):
             return 0, None
         checkpoint = read_checkpoint(path)
         self._engine.go_on(checkpoint)
+        if folder_of(Path(path), checkpoint.step).is_dir():
+            if like is None:
+                raise InputError("this checkpoint lies in shards: pass like=, content of the same form to be filled")
+            return checkpoint.step, read_shards(current_ranks(), Path(path), checkpoint.step, like)
         return checkpoint.step, checkpoint.content
 
     def epsilon(self, delta: float, accountant: str = "pld") -> float:

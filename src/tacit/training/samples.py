@@ -1,5 +1,6 @@
 """From drawn row numbers to records: tensors indexed directly, or any map-style data set, one record at a time."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -148,12 +149,16 @@ class DataSource:
             raise InputError(f"workers must be a whole number of at least 0, found {self.workers!r}")
         if isinstance(self.rows, IterableDataset):
             raise InputError(
-                "rows of an IterableDataset cannot be drawn at random; give a map-style data set, or tensors"
+                "rows of an IterableDataset cannot be drawn at random; give a map-style data set (Hugging Face: "
+                "load_dataset without streaming=True, which stays on disk), numpy.memmap columns, or tensors"
             )
         if not (isinstance(self.rows, TensorDataset) and self.collate is not None):  # else its items are collated
             object.__setattr__(self, "rows", _as_tensors(self.rows))
         if not (hasattr(self.rows, "__len__") and hasattr(self.rows, "__getitem__")):
-            raise InputError(f"rows must be tensors or a map-style data set, found {type(self.rows).__name__}")
+            raise InputError(
+                f"rows must be tensors, columns or a map-style data set, found {type(self.rows).__name__}; a stream or a "
+                "DataLoader cannot be drawn from at random: give the data set behind it"
+            )
         if self._is_tensors and self.collate is not None:
             raise InputError("collate_fn is for the items of a data set; tensors are indexed directly, use augment")
         if len(self) == 0:
@@ -303,6 +308,9 @@ def _tensor(part: Any, name: object = None) -> Tensor:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc":
         kind = array.dtype if isinstance(array, np.ndarray) else type(part).__name__
         raise InputError(f"{where} must hold numbers, found {kind}; turn texts and dates into numbers beforehand")
+    if isinstance(array, np.memmap):  # stays in its file: records are copies of its rows, and nothing writes into it
+        with warnings.catch_warnings(action="ignore"):  # that PyTorch has no read-only tensors
+            return torch.from_numpy(array)
     array = np.ascontiguousarray(array)
     return torch.from_numpy(array) if array.flags.writeable else torch.tensor(array)
 

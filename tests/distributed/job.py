@@ -1,0 +1,207 @@
+"""The script that tests run under torchrun: ``python -m torch.distributed.run ... job.py FOLDER WHAT``.
+
+Every rank writes what it found to FOLDER/<what>-<size>-<rank>.json.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import cross_entropy
+
+import tacit
+from tacit.distributed import current_ranks
+
+STEPS = 3
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+class Net(nn.Module):
+    def __init__(self, width=12, blocks=3):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, width), nn.Linear(width, 3)
+        self.blocks = nn.ModuleList([Block(width) for _ in range(blocks)])
+
+    def forward(self, x):
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.last(x)
+
+
+def losses(model, batch):
+    return cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+
+def sharded(model):
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)
+    return model
+
+
+def problem(seed=0, rows=203):
+    torch.manual_seed(seed)
+    model = Net()
+    return model, (torch.randn(rows, 6), torch.randint(0, 3, (rows,)))
+
+
+def private(model, path, probability=1.0, noise=1e-300, steps=STEPS, **options):
+    size = 203 * probability
+    given = tacit.GaussianNoise(stddev=noise)
+    options.setdefault("physical_batch", 32)
+    return tacit.PrivateGradient(
+        model, losses, tacit.PoissonSampling(probability, size), tacit.ClipRecords(0.5), given, ledger=path, **options
+    )
+
+
+def whole(model):
+    """All parameters, whether they are sharded or not."""
+    return [(value.full_tensor() if hasattr(value, "full_tensor") else value).detach() for value in model.parameters()]
+
+
+def trained(model, data, engine, steps=STEPS):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    with engine:
+        for sample in engine.samples(data, steps):
+            optimizer.zero_grad()
+            engine.backward(sample)
+            optimizer.step()
+    return torch.cat([value.reshape(-1) for value in whole(model)])
+
+
+def sums(folder):
+    """Without noise to speak of: the same model by replicas and by shards, exact and with a faulty record."""
+    found = {}
+    for name in ("replicas", "replicas deterministic", "shards", "shards deterministic", "shards with faults"):
+        model, data = problem()
+        if "faults" in name:
+            data[1][50] = 77  # no such class: its rank has to look for it, and the others take part
+        if "shards" in name:
+            sharded(model)
+        path = folder / f"{name}-{dist.get_world_size()}.jsonl"
+        values = trained(model, data, private(model, path, deterministic="deterministic" in name))
+        found[name] = {"values": values.tolist(), "bits": hashlib.sha256(values.numpy().tobytes()).hexdigest(),
+                       "ledger": hashlib.sha256(path.read_bytes()).hexdigest(),
+                       "gradients": sorted({type(value.grad).__name__ for value in model.parameters()})}  # fmt: skip
+    return found
+
+
+def noise(folder):
+    """A model that learns nothing, so that what is released is noise; each rank's own shards."""
+    found = {}
+    for name in ("replicas", "shards"):
+        torch.manual_seed(0)
+        model = Net(width=64)
+        if name == "shards":
+            sharded(model)
+        _, data = problem()
+        path = folder / f"noise-{name}-{dist.get_world_size()}.jsonl"
+        engine = private(model, path, probability=1e-9, noise=2.0, deterministic=False)
+        draws = []
+        for sample in engine.samples(data, STEPS):
+            model.zero_grad()
+            engine.backward(sample)
+            grads = [value.grad for value in model.parameters()]
+            draws.append(torch.cat([(g.full_tensor() if hasattr(g, "full_tensor") else g).reshape(-1) for g in grads]))
+        engine.close()
+        found[name] = (torch.stack(draws) * 203e-9).tolist()
+    return found
+
+
+def memory(folder):
+    """Bytes of parameters and gradients that this rank holds after a step, and whether any tensor is of full size."""
+    model, data = Net(width=256), problem()[1]
+    total = sum(value.numel() for value in model.parameters())
+    sharded(model)
+    engine = private(model, folder / f"memory-{dist.get_world_size()}.jsonl")
+    for sample in engine.samples(data, 1):
+        engine.backward(sample)
+    engine.close()
+    held = sum(v.to_local().numel() + v.grad.to_local().numel() for v in model.parameters())
+    return {"entries": held, "total": 2 * total}
+
+
+def refusals(folder):
+    model = sharded(problem()[0])
+    said = {}
+    asked = {
+        "evidence": {"evidence": tacit.EvidencePlan(members=True)},
+        "strict": {"numerics": "strict"},
+        "trusted": {"isolation": "trusted"},
+    }
+    for name, options in asked.items():
+        try:
+            private(model, folder / f"{name}.jsonl", **options)
+        except tacit.InputError as error:
+            said[name] = str(error)
+    return said
+
+
+def resumed(folder):
+    """Steps with a checkpoint after each; the last rank is killed in the middle where KILL says so."""
+    model, data = problem()
+    sharded(model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    engine = private(model, folder / "ledger.jsonl", probability=0.5, noise=1.0, block=2)
+    content = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
+    step, found = engine.load_checkpoint(folder / "checkpoint", like=content)
+    if found is not None:
+        set_state_dict(model, optimizer, model_state_dict=found["model"], optim_state_dict=found["optimizer"])
+    begun = hashlib.sha256(torch.cat([value.reshape(-1) for value in whole(model)]).numpy().tobytes()).hexdigest()
+    released, started = 0, time.monotonic()
+    for sample in engine.samples(data, 8, first=step):
+        optimizer.zero_grad()
+        last = dist.get_rank() == dist.get_world_size() - 1
+        if os.environ.get("KILL") and sample.step == 5 and last:
+            os.kill(os.getpid(), int(os.environ["KILL"]))
+        engine.backward(sample)
+        released += 1
+        optimizer.step()
+        bits = hashlib.sha256(torch.cat([v.reshape(-1) for v in whole(model)]).numpy().tobytes()).hexdigest()
+        if sample.step < 5:
+            content = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
+            engine.save_checkpoint(folder / "checkpoint", content, step=sample.step + 1)
+            if current_ranks().first:
+                (folder / "last").write_text(json.dumps({"step": sample.step + 1, "bits": bits}))
+    engine.close()
+    return {"from": step, "begun": begun, "released": released, "charged": engine.ledger.steps,
+            "seconds": time.monotonic() - started}  # fmt: skip
+
+
+def main():
+    folder, what = Path(sys.argv[1]), sys.argv[2]
+    dist.init_process_group("gloo", timeout=timedelta(minutes=30))  # a loaded machine may pause a rank
+    torch.set_num_threads(1)
+    started = time.monotonic()
+    rank, size = dist.get_rank(), dist.get_world_size()
+    try:
+        found = {"sums": sums, "noise": noise, "memory": memory, "refusals": refusals, "resumed": resumed}[what](folder)
+    except tacit.TacitError as error:
+        found = {"error": type(error).__name__, "said": str(error), "seconds": time.monotonic() - started}
+    (folder / f"{what}-{size}-{rank}.json").write_text(json.dumps(found))
+    if "error" not in found:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all when one is gone: let each say what it saw
+    main()
