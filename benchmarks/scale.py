@@ -94,7 +94,7 @@ def job(**asked: Any) -> dict[str, Any]:
 def ranks(quick: bool) -> Iterator[dict[str, Any]]:
     for sharded in (False, True):
         for count in (1, 2) if quick else (1, 2, 4):
-            yield job(ranks=count, sharded=sharded, width=512, layers=6, records=20_000, batch=2048)
+            yield job(ranks=count, sharded=sharded, width=512, layers=6, records=100_000, batch=8192, steps=4)
 
 
 def records(quick: bool) -> Iterator[dict[str, Any]]:

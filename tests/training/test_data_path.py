@@ -415,7 +415,7 @@ def test_columns_of_numbers_in_any_form_are_tensors(tmp_path, data):
         (np.array(["a", "b"]), "must hold numbers"),
         ({"x": np.zeros(3), "y": np.array(["a", "b", "c"])}, "'y'"),
         ([np.zeros(3), np.zeros(3)], "a list of arrays"),
-        ({"x": [1, 2]}, "must hold numbers, found list"),
+        ({"x": ["a", "b"]}, "must hold numbers, found list"),
     ],
 )
 def test_rows_that_are_no_numbers_are_refused_in_a_line(rows, said):
@@ -428,3 +428,25 @@ def test_owners_may_be_texts_but_not_missing(data):
     for ids in ([1, "1"] * 20, ["a", None] * 20, [1.0, float("nan")] * 20):
         with pytest.raises(InputError, match="user_ids"):
             tacit.DataSource(data, user_ids=ids).users  # noqa: B018
+
+
+def test_a_memory_mapped_column_stays_in_its_file(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(12.0).reshape(6, 2))
+    column = np.load(tmp_path / "x.npy", mmap_mode="r")
+    rows = tacit.DataSource({"x": column}).rows["x"]
+    assert rows.data_ptr() == column.__array_interface__["data"][0]
+    assert rows.tolist() == column.tolist()
+
+
+def test_lists_of_a_tokenizer_are_columns():
+    source = tacit.DataSource({"ids": [[1, 2], [3, 4], [5, 6]], "label": [0, 1, 0]})
+    assert source.rows["ids"].tolist() == [[1, 2], [3, 4], [5, 6]]
+    with pytest.raises(tacit.InputError, match="different lengths"):
+        tacit.DataSource({"ids": [[1, 2], [3]]})
+
+
+def test_streams_are_refused_by_what_to_use_instead():
+    with pytest.raises(tacit.InputError, match="memmap"):
+        tacit.DataSource(Endless())
+    with pytest.raises(tacit.InputError, match="behind it"):
+        tacit.DataSource(iter([1, 2]))

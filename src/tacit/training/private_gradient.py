@@ -109,13 +109,14 @@ class PrivateGradient:
         views: int | None = None,
         user_ids: Sequence[Any] | None = None,
         record_ids: Sequence[int] | None = None,
+        own_rows: bool = False,
         first: int = 0,
     ) -> Generator[Sample, None, None]:
         """Random samples in place of a loader; see :class:`DataSource` for the arguments.
 
         ``first`` is how many of the ``steps`` were taken before: what :meth:`load_checkpoint` says.
         """
-        source = DataSource(dataset, collate_fn, workers, device, augment, views, user_ids, record_ids)
+        source = DataSource(dataset, collate_fn, workers, device, augment, views, user_ids, record_ids, own_rows)
         yield from self._engine.samples(source, steps, first=first)
 
     def backward(self, sample: Sample) -> None:

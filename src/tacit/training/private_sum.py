@@ -104,6 +104,7 @@ class PrivateSum:
         self._stddev = stddev
         self._stddevs = array("d")  # of each step, NaN before it was asked for; it is never asked for again
         self._last: int | None = None  # the last planned step
+        self._owns_rows = True  # whether all rows that are given here are this rank's to draw
         self._charged: dict[int, GaussianSumMechanism] = {}  # of charged steps whose samples are still to come
         self._example = example
         self._fitting = Fitting()  # into memory, once the model was tried out
@@ -191,6 +192,9 @@ class PrivateSum:
         self._check_process()
         self._check_trained()
         self._last = steps - 1
+        self._owns_rows = source.own_rows or self._ranks.alone
+        if source.own_rows and not self._ranks.alone and (self.plan.deterministic or not self.plan.sampling.by_unit):
+            raise InputError("ranks with rows of their own draw by Poisson or in passes, and are not deterministic")
         ids = ids_for(self.plan.unit, source)
         check_ids(self.plan.unit, self.plan.sampling.neighbours, ids)
         units = self.plan.unit.count(len(source), ids)
@@ -317,7 +321,7 @@ class PrivateSum:
     def _draws(self, units: int) -> Iterator[Indices]:
         """The drawn units of each step. A rank draws over its own units, and knows of no others."""
         policy, ranks, width = self.plan.sampling, self._ranks, self._width or 1
-        if ranks.alone:
+        if self._owns_rows:
             yield from policy.draws(units, self._randomness)
         elif policy.by_unit:
             yield from (ranks.units(d, width) for d in policy.draws(ranks.owned(units, width), self._randomness))
@@ -377,8 +381,7 @@ class PrivateSum:
 
     def _release_together(self, drawn: Drawn, params: Mapping[str, Tensor]) -> Vectors:
         """Every rank sums its own units at rank 0's parameters and adds the noise of its part of the sum."""
-        params = {name: value.detach() for name, value in params.items()}
-        self._ranks.share(list(params.values()))
+        self._ranks.share([value.detach() for value in params.values()])
         sums = self._ranks.together(lambda: self._sums_here(drawn, params))
         denominator = self.plan.sampling.denominator
         return release_together(self._ranks, drawn.mechanism, sums, denominator, self._randomness, like=params)

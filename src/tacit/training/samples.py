@@ -117,9 +117,10 @@ class DataSource:
     """A data set and how its rows become records.
 
     Args:
-        rows: tensors (or numpy arrays, or columns of a table of numbers): one, or a tuple, list or mapping of them; a
-            TensorDataset; or any map-style data set. What a row of a data set gives must follow from the row alone, and
-            from the chance of torch, numpy and random, which are seeded for every record from the run's secret key.
+        rows: tensors (or numpy arrays, memory-mapped ones too, or columns of pandas): one, or a tuple, list or mapping
+            (a ``BatchEncoding``) of them; a table of Arrow; a TensorDataset; or any map-style data set. What a row of a
+            data set gives must follow from the row alone, and from the chance of torch, numpy and random, which are
+            seeded for every record from the run's secret key.
         collate: makes a batch of one item: it is called for each record alone. Records of different shapes are computed
             in groups of one shape, so there is nothing to pad. Tensors are indexed directly and need none.
         workers: loading processes, for map-style data sets.
@@ -129,6 +130,8 @@ class DataSource:
         user_ids: the owner of each row, for unit=Users(): numbers or texts.
         record_ids: a declared whole number for each row, for unit=Microbatches(...): those with the same id // size
             share a microbatch. It must not depend on which other records there are.
+        own_rows: of several ranks each gives rows (whole users) that no other one has. By default all give the same
+            data, and each works on its own part of it.
     """
 
     rows: Any
@@ -139,6 +142,7 @@ class DataSource:
     views: int | None = None
     user_ids: Sequence[Any] | None = None
     record_ids: Sequence[int] | None = None
+    own_rows: bool = False
 
     def __post_init__(self) -> None:
         if (self.augment is None) != (self.views is None):
@@ -156,8 +160,8 @@ class DataSource:
             object.__setattr__(self, "rows", _as_tensors(self.rows))
         if not (hasattr(self.rows, "__len__") and hasattr(self.rows, "__getitem__")):
             raise InputError(
-                f"rows must be tensors, columns or a map-style data set, found {type(self.rows).__name__}; a stream or a "
-                "DataLoader cannot be drawn from at random: give the data set behind it"
+                f"rows must be tensors, columns or a map-style data set, found {type(self.rows).__name__}; a stream or "
+                "a DataLoader cannot be drawn from at random: give the data set behind it"
             )
         if self._is_tensors and self.collate is not None:
             raise InputError("collate_fn is for the items of a data set; tensors are indexed directly, use augment")
@@ -287,6 +291,8 @@ def _as_tensors(rows: Any) -> Any:
         return rows.tensors
     if _is_column(rows):
         return _tensor(rows)
+    if hasattr(rows, "to_pydict") and hasattr(rows, "column_names"):  # a table of Arrow: its columns
+        rows = {name: rows[name] for name in rows.column_names}
     if isinstance(rows, Mapping):
         return {name: _tensor(part, name) for name, part in rows.items()}
     if not isinstance(rows, tuple | list) or not rows or not all(map(_is_column, rows)):
@@ -305,6 +311,8 @@ def _tensor(part: Any, name: object = None) -> Tensor:
     if isinstance(part, Tensor):
         return part
     array = part.to_numpy() if hasattr(part, "to_numpy") else part
+    if isinstance(part, list) and part and isinstance(part[0], list | int | float):  # of a tokenizer
+        array = _array(part, where)
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc":
         kind = array.dtype if isinstance(array, np.ndarray) else type(part).__name__
         raise InputError(f"{where} must hold numbers, found {kind}; turn texts and dates into numbers beforehand")
@@ -313,6 +321,15 @@ def _tensor(part: Any, name: object = None) -> Tensor:
             return torch.from_numpy(array)
     array = np.ascontiguousarray(array)
     return torch.from_numpy(array) if array.flags.writeable else torch.tensor(array)
+
+
+def _array(rows: list[Any], where: str) -> Any:
+    try:
+        return np.asarray(rows)
+    except ValueError as error:
+        raise InputError(
+            f"{where} holds lists of different lengths; pad them, or give records as a data set"
+        ) from error
 
 
 def _numbered(ids: Sequence[Any]) -> Indices:
