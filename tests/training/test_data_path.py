@@ -450,3 +450,11 @@ def test_streams_are_refused_by_what_to_use_instead():
         tacit.DataSource(Endless())
     with pytest.raises(tacit.InputError, match="behind it"):
         tacit.DataSource(iter([1, 2]))
+
+
+def test_a_table_of_arrow_gives_its_columns():
+    arrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    rows = tacit.DataSource(arrow.table({"x": np.arange(3.0), "y": np.arange(3)})).rows
+    assert {name: column.tolist() for name, column in rows.items()} == {"x": [0.0, 1.0, 2.0], "y": [0, 1, 2]}
+    with pytest.raises(InputError, match="'name' of the rows must hold numbers"):
+        tacit.DataSource(arrow.table({"name": ["a", "b"]}))

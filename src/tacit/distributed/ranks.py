@@ -165,4 +165,4 @@ def in_a_job() -> bool:
 def _fingerprint(tensors: Sequence[Tensor]) -> Tensor:
     """A checksum of each tensor's bytes: for ranks that came apart by chance, not by intent."""
     copies = (tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy() for tensor in tensors)
-    return torch.tensor([zlib.crc32(copy) for copy in copies])
+    return torch.tensor([zlib.crc32(copy.data) for copy in copies])

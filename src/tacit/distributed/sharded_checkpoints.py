@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -26,13 +27,13 @@ def folder_of(path: Path, step: int) -> Path:
 
 def write_shards(ranks: Ranks, path: Path, step: int, content: Any) -> None:
     """All ranks together; returns when every shard is on disk."""
-    ranks.together(lambda: dcp.save({"content": content}, checkpoint_id=folder_of(path, step), no_dist=ranks.alone))
+    ranks.together(lambda: save({"content": content}, checkpoint_id=folder_of(path, step), no_dist=ranks.alone))
 
 
 def read_shards(ranks: Ranks, path: Path, step: int, like: Any) -> Any:
     """The content with the values of the checkpoint, in shards as ``like`` has them now; ``like`` is not changed."""
     state = {"content": tree_map(lambda leaf: leaf.detach().clone() if isinstance(leaf, DTensor) else leaf, like)}
-    ranks.together(lambda: dcp.load(state, checkpoint_id=folder_of(path, step), no_dist=ranks.alone))
+    ranks.together(lambda: load(state, checkpoint_id=folder_of(path, step), no_dist=ranks.alone))
     return state["content"]
 
 

@@ -193,12 +193,12 @@ class ShardedSums:
         self._on_the_way("forward", number)
         with torch._C.DisableTorchFunction():
             for tensor in _physical((args, kwargs)):
-                tensor.register_hook(partial(self._after_backward, number))
+                tensor.register_hook(partial(self._after_backward, number))  # type: ignore[no-untyped-call]
 
     def _after_forward(self, number: int, module: nn.Module, args: Any, output: Any) -> None:
         with torch._C.DisableTorchFunction():
             for tensor in _physical(output)[:1]:
-                tensor.register_hook(partial(self._before_backward, number))
+                tensor.register_hook(partial(self._before_backward, number))  # type: ignore[no-untyped-call]
             if number not in self._held:
                 self._modules[number].reshard()
 
