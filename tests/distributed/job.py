@@ -16,7 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.functional import cross_entropy
 
 import tacit
@@ -51,10 +52,13 @@ def losses(model, batch):
     return cross_entropy(model(batch[0]), batch[1], reduction="none")
 
 
-def sharded(model):
+FULL = MixedPrecisionPolicy()
+
+
+def sharded(model, of_blocks=FULL, of_all=FULL, mesh=None):
     for block in model.blocks:
-        fully_shard(block)
-    fully_shard(model)
+        fully_shard(block, mesh=mesh, mp_policy=of_blocks)
+    fully_shard(model, mesh=mesh, mp_policy=of_all)
     return model
 
 
@@ -78,10 +82,10 @@ def whole(model):
     return [(value.full_tensor() if hasattr(value, "full_tensor") else value).detach() for value in model.parameters()]
 
 
-def trained(model, data, engine, steps=STEPS):
+def trained(model, data, engine, steps=STEPS, **given):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     with engine:
-        for sample in engine.samples(data, steps):
+        for sample in engine.samples(data, steps, **given):
             optimizer.zero_grad()
             engine.backward(sample)
             optimizer.step()
@@ -136,8 +140,32 @@ def memory(folder):
     for sample in engine.samples(data, 1):
         engine.backward(sample)
     engine.close()
+    whole = sum(value.untyped_storage().size() for value in engine._engine._shards.whole.values())
     held = sum(v.to_local().numel() + v.grad.to_local().numel() for v in model.parameters())
-    return {"entries": held, "total": 2 * total}
+    return {"entries": held, "total": 2 * total, "whole": whole}
+
+
+def ways(folder):
+    """Other ways to shard a model and to hold data, beside replicas of the same."""
+    found = {}
+    for name in ("frozen", "frozen shards", "half precision shards", "mesh shards", "own rows"):
+        model, data = problem()
+        if "frozen" in name:
+            model.blocks[0].requires_grad_(False)
+        if "half" in name:
+            sharded(
+                model, MixedPrecisionPolicy(torch.bfloat16), MixedPrecisionPolicy(torch.bfloat16, None, torch.float32)
+            )
+        elif "mesh" in name:
+            shape = (2, dist.get_world_size() // 2)
+            sharded(model, mesh=init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard")))
+        elif "shards" in name:
+            sharded(model)
+        own = "own" in name
+        rows = tuple(column[dist.get_rank() :: dist.get_world_size()] for column in data) if own else data
+        engine = private(model, folder / f"{name}.jsonl", noise=1e-3 if "mesh" in name else 1e-300)
+        found[name] = trained(model, rows, engine, own_rows=own).tolist()
+    return found
 
 
 def refusals(folder):
@@ -194,7 +222,7 @@ def main():
     started = time.monotonic()
     rank, size = dist.get_rank(), dist.get_world_size()
     try:
-        found = {"sums": sums, "noise": noise, "memory": memory, "refusals": refusals, "resumed": resumed}[what](folder)
+        found = globals()[what](folder)
     except tacit.TacitError as error:
         found = {"error": type(error).__name__, "said": str(error), "seconds": time.monotonic() - started}
     (folder / f"{what}-{size}-{rank}.json").write_text(json.dumps(found))

@@ -107,6 +107,24 @@ def test_noise_is_fresh_on_every_rank_and_what_the_ledger_says(tmp_path, size):
 def test_a_rank_holds_its_part_of_parameters_and_gradients(tmp_path):
     for rank in good(2, tmp_path, "memory").values():
         assert rank["entries"] <= 0.55 * rank["total"]
+        assert rank["whole"] == 0  # bytes: what was gathered is let go
+
+
+def test_frozen_layers_half_precision_meshes_and_rows_of_their_own(tmp_path, sums):
+    found = good(2, tmp_path, "ways")
+    values = {name: torch.tensor(one, dtype=torch.float64) for name, one in found[0].items()}
+    plain = torch.tensor(sums[1][0]["replicas"]["values"], dtype=torch.float64)
+
+    def distance(one, other):
+        return float((one - other).norm() / other.norm())
+
+    assert distance(values["frozen shards"], values["frozen"]) < 1e-6
+    assert distance(values["frozen"], plain) > 1e-4
+    assert distance(values["own rows"], plain) < 1e-6
+    assert distance(values["half precision shards"], plain) < 1e-2
+    assert distance(values["mesh shards"], plain) < 1e-3
+    for name, one in found[1].items():
+        assert found[0][name] == one  # also where a shard has replicas, whose noise is one
 
 
 def test_what_shards_cannot_do_is_refused_in_one_line(tmp_path):

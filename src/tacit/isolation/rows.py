@@ -213,7 +213,11 @@ class Isolated(Watched, DrawsOfRows):
             if not args[0].generate_vmap_rule:
                 raise UncoveredError(f"{args[0].__name__} is an autograd.Function without generate_vmap_rule=True")
         elif isinstance(func, OPERATIONS) and str(func) not in self.rules:
-            if str(getattr(func, "namespace", func)).partition("::")[0].partition(".")[0] not in ("aten", "prims"):
+            if str(getattr(func, "namespace", func)).partition("::")[0].partition(".")[0] not in (
+                "aten",
+                "prims",
+                "profiler",
+            ):
                 raise UncoveredError(f"{func} is a custom operation")
         elif func in _BY_RECORD:
             raise UncoveredError(f"{func.__name__} inside the losses")
