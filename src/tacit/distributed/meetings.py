@@ -5,14 +5,36 @@ rank may have nothing to compute at all. So before every pass the ranks *meet*: 
 wish is granted, and those who want something else take part without anything of their own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from tacit.distributed.ranks import Ranks
-from tacit.errors import TacitError
+from tacit.errors import RankLostError, TacitError
 
 Result = TypeVar("Result")
 DONE, GATHER, REDUCE, FAILED = range(4)  # by urgency
+
+
+class ExchangeError(BaseException):
+    """What ranks do in step has failed. Not an Exception: neither a user's ``except Exception`` nor the search for a
+    faulty record may take it for a fault of records."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextmanager
+def exchanging() -> Iterator[None]:
+    """Around what all ranks do together. A process group says only RuntimeError when a rank is gone."""
+    try:
+        yield
+    except TacitError as error:
+        raise ExchangeError(error) from error
+    except RuntimeError as error:
+        said = (str(error).splitlines() or [""])[0]
+        raise ExchangeError(RankLostError(f"ranks could not exchange the shards of a model: {said[:200]}")) from error
 
 
 class Meetings:
@@ -28,11 +50,11 @@ class Meetings:
 
     def until(self, wish: int) -> None:
         """Take part in what others want until this wish is granted."""
-        while (agreed := self._ranks.most(wish)) != wish:
-            if agreed == FAILED:
-                self._ranks.raise_any(None)
-                raise TacitError("a rank of this job stopped")
-            self._reduced() if agreed == REDUCE else self._gathered()
+        with exchanging():
+            while (agreed := self._ranks.most(wish)) != wish:
+                if agreed == FAILED:
+                    self._ranks.raise_any(None)
+                self._reduced() if agreed == REDUCE else self._gathered()
 
     def gather(self, compute: Callable[[], Result]) -> Result:
         """One pass. Whether or not it succeeds here, all of its gathers are taken part in."""
@@ -40,12 +62,13 @@ class Meetings:
         try:
             return compute()
         finally:
-            self._gathered()
+            with exchanging():
+                self._gathered()
 
     def ended(self, error: BaseException | None) -> None:
         """This rank has computed all that it has to, or cannot go on; then nobody does."""
         if error is None:
             self.until(DONE)
-            return
-        if self._ranks.most(FAILED) == FAILED and not self._ranks.alone:
+        elif not self._ranks.alone:
+            self._ranks.most(FAILED)
             self._ranks.raise_any(error if isinstance(error, Exception) else TacitError(type(error).__name__))

@@ -22,7 +22,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.utils._pytree import tree_leaves
 
-from tacit.distributed.meetings import REDUCE, Meetings
+from tacit.distributed.meetings import REDUCE, ExchangeError, Meetings, exchanging
 from tacit.distributed.ranks import Ranks
 from tacit.distributed.whole_sums import as_floats, whole
 from tacit.errors import InputError, LossesError
@@ -89,13 +89,14 @@ class ShardedSums:
         self._bounds = mechanism.bound_by_name() if deterministic else None
         try:
             with self._own_hooks():
-                yield
-        except BaseException as error:
-            self._meetings.ended(error)
-            raise
-        else:
-            with self._own_hooks():
+                try:
+                    yield
+                except Exception as error:
+                    self._meetings.ended(error)
+                    raise
                 self._meetings.ended(None)
+        except ExchangeError as failed:
+            raise failed.error from failed.error.__cause__
 
     def gather(self, compute: Callable[[], Result]) -> Result:
         """One pass of the losses, in which modules are whole when they are used."""
@@ -117,7 +118,8 @@ class ShardedSums:
     def add(self, value: Callable[[str], Tensor | None]) -> None:
         """Add the sums of one pass, formed one after the other; None for a parameter that was not used."""
         self._meetings.until(REDUCE)
-        self._reduce(value)
+        with exchanging():
+            self._reduce(value)
 
     def _reduce(self, value: Callable[[str], Tensor | None]) -> None:
         for name, parameter in self._params.items():
@@ -180,7 +182,7 @@ class ShardedSums:
             )
         self._due += 1
         self._seen.append(event)
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction(), exchanging():
             self._gather(number)
 
     def _gather(self, number: int) -> None:

@@ -213,11 +213,7 @@ class Isolated(Watched, DrawsOfRows):
             if not args[0].generate_vmap_rule:
                 raise UncoveredError(f"{args[0].__name__} is an autograd.Function without generate_vmap_rule=True")
         elif isinstance(func, OPERATIONS) and str(func) not in self.rules:
-            if str(getattr(func, "namespace", func)).partition("::")[0].partition(".")[0] not in (
-                "aten",
-                "prims",
-                "profiler",
-            ):
+            if str(getattr(func, "namespace", func)).partition("::")[0].partition(".")[0] not in _NAMESPACES:
                 raise UncoveredError(f"{func} is a custom operation")
         elif func in _BY_RECORD:
             raise UncoveredError(f"{func.__name__} inside the losses")
@@ -275,6 +271,7 @@ _T = torch.Tensor
 _MAKERS = ("zeros", "ones", "empty", "full", "tensor", "eye", "arange")
 _CUSTOM_FUNCTION = torch._functorch.autograd_function.custom_function_call
 OPERATIONS = (torch._ops.OperatorBase, torch._ops.OpOverloadPacket)
+_NAMESPACES = ("aten", "prims", "profiler")  # FSDP2 names its casts for the profiler
 _BOOL = _T.__bool__
 _QUESTIONS = frozenset({_BOOL, _T.item, _T.__int__, _T.__float__, _T.__index__, torch.is_nonzero, _T.is_nonzero})
 _BY_RECORD = frozenset({torch.autograd.grad, _T.register_hook, _T.requires_grad_, _T.retain_grad})
