@@ -168,6 +168,26 @@ def ways(folder):
     return found
 
 
+def failing(folder):
+    """The last rank refuses in the middle of a pass; the others hear of it at once."""
+    model, data = problem()
+    sharded(model)
+    last, begun = dist.get_rank() == dist.get_world_size() - 1, []
+
+    def stopping(model, batch):
+        if last and begun:
+            model(batch[0])  # forward; the gathers of the way back are still due
+            raise MemoryError("this rank has no luck")
+        return losses(model, batch)
+
+    plan = tacit.PoissonSampling(0.5, 100), tacit.ClipRecords(0.5), tacit.GaussianNoise(multiplier=1.0)
+    with tacit.PrivateGradient(model, stopping, *plan, ledger=folder / "failing.jsonl", physical_batch=16) as engine:
+        for sample in engine.samples(data, STEPS):
+            begun.append(sample.step)
+            engine.backward(sample)
+    return {}
+
+
 def refusals(folder):
     model = sharded(problem()[0])
     said = {}
@@ -223,7 +243,7 @@ def main():
     rank, size = dist.get_rank(), dist.get_world_size()
     try:
         found = globals()[what](folder)
-    except tacit.TacitError as error:
+    except (tacit.TacitError, MemoryError) as error:
         found = {"error": type(error).__name__, "said": str(error), "seconds": time.monotonic() - started}
     (folder / f"{what}-{size}-{rank}.json").write_text(json.dumps(found))
     if "error" not in found:

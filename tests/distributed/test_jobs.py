@@ -127,6 +127,13 @@ def test_frozen_layers_half_precision_meshes_and_rows_of_their_own(tmp_path, sum
         assert found[0][name] == one  # also where a shard has replicas, whose noise is one
 
 
+def test_a_rank_that_fails_in_the_middle_of_a_pass_is_heard_of(tmp_path):
+    found, codes, said = run(2, tmp_path, "failing")
+    assert codes == [0, 0], said
+    assert found[1]["error"] == "MemoryError"
+    assert found[0]["said"] == "rank 1 stopped: this rank has no luck"
+
+
 def test_what_shards_cannot_do_is_refused_in_one_line(tmp_path):
     said = good(1, tmp_path, "refusals")[0]
     assert set(said) == {"evidence", "strict", "trusted"}
