@@ -6,8 +6,9 @@ know, also when a rank has nothing to do.
 """
 
 import json
+import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -160,6 +161,12 @@ def current_ranks() -> Ranks:
 def in_a_job() -> bool:
     """Whether this process was started as one of a job, be it the only one."""
     return dist.is_available() and dist.is_initialized()
+
+
+def is_sharded(values: Iterable[Any]) -> bool:
+    """Whether any of these is a shard. Who has none has not loaded what makes them, which takes a second."""
+    made_by = sys.modules.get("torch.distributed.tensor")
+    return made_by is not None and any(isinstance(value, made_by.DTensor) for value in values)
 
 
 def _fingerprint(tensors: Sequence[Tensor]) -> Tensor:

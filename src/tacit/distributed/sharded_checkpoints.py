@@ -8,16 +8,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
-from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from tacit.distributed.ranks import Ranks
+from tacit.distributed.ranks import Ranks, is_sharded
 
 
 def holds_shards(content: Any) -> bool:
-    return any(isinstance(leaf, DTensor) for leaf in tree_leaves(content))
+    return is_sharded(tree_leaves(content))
 
 
 def folder_of(path: Path, step: int) -> Path:
@@ -27,12 +24,16 @@ def folder_of(path: Path, step: int) -> Path:
 
 def write_shards(ranks: Ranks, path: Path, step: int, content: Any) -> None:
     """All ranks together; returns when every shard is on disk."""
+    from torch.distributed.checkpoint.state_dict_saver import save  # takes a second to load
+
     ranks.together(lambda: save({"content": content}, checkpoint_id=folder_of(path, step), no_dist=ranks.alone))
 
 
 def read_shards(ranks: Ranks, path: Path, step: int, like: Any) -> Any:
     """The content with the values of the checkpoint, in shards as ``like`` has them now; ``like`` is not changed."""
-    state = {"content": tree_map(lambda leaf: leaf.detach().clone() if isinstance(leaf, DTensor) else leaf, like)}
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    state = {"content": tree_map(lambda leaf: leaf.detach().clone() if is_sharded([leaf]) else leaf, like)}
     ranks.together(lambda: load(state, checkpoint_id=folder_of(path, step), no_dist=ranks.alone))
     return state["content"]
 

@@ -35,10 +35,6 @@ Result = TypeVar("Result")
 Event = tuple[str, int]  # "forward" or "backward", and the number of a module
 
 
-def is_sharded(params: Mapping[str, Any]) -> bool:
-    return any(isinstance(value, DTensor) for value in params.values())
-
-
 class ShardedLosses(ModelLosses):
     """The losses of a model whose parameters lie in shards; every call of them is a meeting of all ranks."""
 

@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from tacit.accountants import get_accountant
-from tacit.distributed import current_ranks
+from tacit.distributed import current_ranks, is_sharded
 from tacit.distributed.sharded_checkpoints import folder_of, forget_others, holds_shards, read_shards, write_shards
-from tacit.distributed.shards import ShardedLosses, is_sharded
 from tacit.errors import InputError
 from tacit.ledger import Ledger
 from tacit.losses import ModelLosses, UserLosses
@@ -183,7 +182,11 @@ class PrivateGradient:
 
 def _losses(model: nn.Module, losses: UserLosses) -> ModelLosses:
     found = ModelLosses(model, losses)
-    return ShardedLosses(model, losses, current_ranks()) if is_sharded(found.params) else found
+    if not is_sharded(found.params.values()):
+        return found
+    from tacit.distributed.shards import ShardedLosses  # takes a second to load
+
+    return ShardedLosses(model, losses, current_ranks())
 
 
 def _plan(**given: Any) -> PrivacyPlan:

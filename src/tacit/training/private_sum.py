@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from tacit.accountants import BudgetGate
-from tacit.distributed import SharedLedger, current_ranks, has_lost, open_ledger, release_together
-from tacit.distributed.shards import ShardedLosses, is_sharded
+from tacit.distributed import SharedLedger, current_ranks, has_lost, is_sharded, open_ledger, release_together
 from tacit.distributed.whole_sums import added, whole_sums
 from tacit.errors import InputError, TacitError, check_count
 from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_batch_norm, try_out
@@ -94,9 +93,9 @@ class PrivateSum:
         self._params = params
         self._ranks = current_ranks()
         self._randomness = (randomness or Randomness()).for_rank(self._ranks.rank)
-        self._shards = losses.meeting if isinstance(losses, ShardedLosses) else None
+        self._shards: Any = getattr(losses, "meeting", None)  # a tacit.distributed.shards.ShardedSums
         if self._shards is None:
-            if is_sharded(params):
+            if is_sharded(params.values()):
                 raise InputError("a sharded model is trained by PrivateGradient, in a loop of your own")
             self._ranks.share(list(params.values()))
         self._kinds = _kinds(params)
@@ -388,12 +387,12 @@ class PrivateSum:
 
     def _release_shards(self, drawn: Drawn) -> Vectors:
         """Every rank sums its own units; each adds the noise of its own shards."""
-        assert self._shards is not None
         with self._shards.step(drawn.mechanism, deterministic=self._width is not None):
             parts = [drawn] if self._width is None else drawn.blocks(self._width)
             for part in parts:
                 self._sum_of(part, self._shards.whole, None if self._width is None else _ANY_SAMPLE)
-        return self._shards.release(drawn.mechanism, self.plan.sampling.denominator, self._randomness)
+        released: Vectors = self._shards.release(drawn.mechanism, self.plan.sampling.denominator, self._randomness)
+        return released
 
     def _sums_here(self, drawn: Drawn, params: Mapping[str, Tensor]) -> Vectors:
         """This rank's share of the sums; in whole numbers, block by block, where all bits are to be the same."""
