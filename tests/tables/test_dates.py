@@ -1,5 +1,6 @@
 """Columns of dates, declared by dates and counted in days, and sheets: each cell is read by itself."""
 
+import json
 import sys
 from datetime import datetime
 from types import SimpleNamespace
@@ -102,3 +103,79 @@ def test_excel_without_its_extra_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(InputError, match=r"tacit\[excel\]"):
         read_table(tmp_path / "t.xlsx")
+
+
+VISIT = {"name": "visit", "kind": "date", "low": "2019-03-01", "high": "2021-02-01", "parts": ["year", "weekday"]}
+ILL = {"name": "ill", "kind": "category", "levels": ["no", "yes"]}
+
+
+def test_parts_of_a_date_are_categories_of_their_own(tmp_path):
+    schema = Schema.from_json({"records": 4, "columns": [VISIT, ILL]})
+    assert [column.name for column in schema.features("ill")] == ["visit", "visit year", "visit weekday"]
+    table = Table({"visit": np.array(["2019-03-01", "2021-01-31", "?", "1999-01-01"], dtype=object),
+                   "ill": np.array(["no", "yes"] * 2, dtype=object)})  # fmt: skip
+    inputs = encode(table, schema, "ill").inputs
+    assert (inputs[:, 2:5] > 0).astype(int).tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]]
+    assert [row.argmax() if row.any() else None for row in inputs[:, 5:]] == [4, 6, None, 4]  # Fri, Sun, -, Fri
+    (tmp_path / "s.toml").write_text(schema_text(schema))
+    assert read_schema(tmp_path / "s.toml") == schema
+
+
+def test_parts_need_no_bounds_and_keep_how_dates_are_written():
+    said = {
+        "name": "visit",
+        "kind": "date",
+        "written": "%d.%m.%Y",
+        "parts": ["month", "quarter"],
+        "missing": ["01.01.1900"],
+    }
+    schema = Schema.from_json({"records": 3, "columns": [said, ILL]})
+    table = Table({"visit": np.array(["31.12.1999", "01.02.2000", "01.01.1900"], dtype=object),
+                   "ill": np.array(["no", "yes", "no"], dtype=object)})  # fmt: skip
+    inputs = encode(table, schema, "ill").inputs[:, 1:]
+    assert inputs.shape == (3, 16)
+    assert [row.nonzero()[0].tolist() for row in inputs] == [[11, 15], [1, 12], []]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"parts": ["hour"]}, "parts must be a list of year, quarter, month, weekday"),
+        ({"parts": "month"}, "parts must be a list"),
+        ({"parts": []}, "parts must be a list"),
+        ({"parts": [["month"]]}, "parts must be a list"),
+        ({"low": None, "high": None, "parts": ["year"]}, "the part 'year' needs low and high"),
+    ],
+)
+def test_a_wrong_part_is_named(change, says):
+    facts = {key: value for key, value in (VISIT | change).items() if value is not None}
+    with pytest.raises(InputError, match=says):
+        Schema.from_json({"records": 4, "columns": [facts, ILL]})
+
+
+def test_parts_go_through_every_command(tacit, tmp_path):
+    chance = np.random.default_rng(0)
+    days = [datetime.fromordinal(737000 + int(day)) for day in chance.integers(0, 600, 3000)]
+    rows = [f"{day:%Y-%m-%d},{'yes' if (day.weekday() > 4) != (chance.random() < 0.2) else 'no'}" for day in days]
+    (tmp_path / "t.csv").write_text("visit,ill\n" + "\n".join(rows) + "\n")
+    schema = Schema.from_json({"records": 3000, "target": "ill", "columns": [VISIT | {"parts": ["weekday"]}, ILL]})
+    (tmp_path / "s.toml").write_text(schema_text(schema))
+    with_schema = ("--schema", tmp_path / "s.toml", "--epsilon", 1, "--out")
+    code, out, err = tacit("train", tmp_path / "t.csv", *with_schema, tmp_path / "run", "--hold-out", "20%", "--json")
+    assert code == 0, err
+    scores = {one["query"]: one["value"] for one in json.loads(out)["run"]["score"]["scores"]}
+    assert scores["accuracy"] > 0.7
+    code, out, err = tacit("ask", tmp_path / "t.csv", "count:visit weekday", *with_schema, tmp_path / "asked", "--json")
+    assert code == 0, err
+    assert [one["cell"] for one in json.loads(out)["answers"]] == ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+    code, out, err = tacit(
+        "regress", tmp_path / "t.csv", "--outcome", "ill", *with_schema, tmp_path / "effects", "--json"
+    )
+    assert code == 0, err
+    found = {one["name"]: one["estimate"] for one in json.loads(out)["coefficients"]}
+    assert found["visit weekday = Sat"] > 1.5
+    code, out, err = tacit("predict", tmp_path / "run", tmp_path / "t.csv", "--out", tmp_path / "p.csv")
+    assert code == 0, err
+    code, out, err = tacit("check", tmp_path / "t.csv", "--schema", tmp_path / "s.toml")
+    assert code == 0, err
+    assert "no such column" not in out

@@ -12,7 +12,7 @@ import typer
 from tacit.accountants import get_accountant
 from tacit.commands.output import console, warn_of_unreadable
 from tacit.commands.train.outcome import explain_settings, say_outcome, warn
-from tacit.commands.train.request import Request, check_public, interrupted_run, new_run, share_of
+from tacit.commands.train.request import Request, check_public, interrupted_run, new_run, share_of, weights_of
 from tacit.errors import InputError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 from tacit.runs import RunFacts, RunFolder
@@ -45,6 +45,10 @@ def train(
     hold_out: Annotated[
         str | None, typer.Option(help="Keep this share of the records (20%) from training, for a private score.")
     ] = None,
+    sample_weight: Annotated[
+        str | None, typer.Option(help="The declared number column that says how much each record counts.")
+    ] = None,
+    class_weight: Annotated[str | None, typer.Option(help="How much each class counts, as in no=1,yes=3.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say every setting and why.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -57,7 +61,10 @@ def train(
     if public_test is not None and public_test.is_file():
         check_public(data, public_test)
     named = None if registry is None else folder.name_of(registry)
-    asked = Request(target, epsilon, delta, method, model, unit, records, task, named, share_of(hold_out))
+    asked = Request(
+        target, epsilon, delta, method, model, unit, records, task, named, share_of(hold_out),
+        sample_weight=sample_weight, class_weight=weights_of(class_weight),
+    )  # fmt: skip
     if resume:
         facts = interrupted_run(folder, asked)
         if facts.problem.search is not None:

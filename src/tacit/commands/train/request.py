@@ -10,6 +10,7 @@ from tacit.errors import InputError
 from tacit.runs import Problem, RunFacts, RunFolder
 from tacit.runs.shared_budget import registry_name, shared_total
 from tacit.tables import Method, Schema, Search, Table, default_delta, public_schema, read_schema, read_table
+from tacit.tables.columns import source_of
 from tacit.tables.files import to_number
 
 
@@ -28,6 +29,8 @@ class Request:
     registry: str | None
     hold_out: float | None = None
     search: Search | None = None
+    sample_weight: str | None = None
+    class_weight: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
         if self.task is not None and self.task not in ("classification", "regression"):
@@ -51,10 +54,10 @@ def new_run(
     target = asked.target or schema.target
     if target is None:
         raise InputError("which column is to be predicted? give --target, or target = ... in the schema")
-    for name in (target, schema.unit) if schema.unit != "record" else (target,):
-        table.column(name)
+    for name in {target, schema.unit, schema.sample_weight} - {"record", None}:
+        table.column(str(name))
     for column in schema.features(target):
-        table.column(column.name)
+        table.column(source_of(column))
     if asked.epsilon is None:
         raise InputError("how much privacy may it cost? give --epsilon; 1 is a common choice")
     if asked.task is not None and asked.task != schema.task(target):
@@ -111,7 +114,8 @@ def _schema(table: Table, data: Path, asked: Request, path: Path | None, public:
         )
     unit = asked.unit or schema.unit
     counted = {} if asked.records is None else {"records" if unit == "record" else "users": asked.records}
-    return schema.with_facts(unit=unit, ask_units=False if counted else None, **counted)
+    weights = {"sample_weight": asked.sample_weight, "class_weight": asked.class_weight}
+    return schema.with_facts(unit=unit, ask_units=False if counted else None, **weights, **counted)
 
 
 def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
@@ -127,7 +131,8 @@ def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
     known = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
             "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
             "task": problem.task, "registry": facts.registry, "hold_out": problem.hold_out,
-            "search": problem.search}  # fmt: skip
+            "search": problem.search, "sample_weight": problem.schema.sample_weight,
+            "class_weight": dict(problem.schema.class_weight)}  # fmt: skip
     check_unchanged(known, {name: getattr(asked, name) for name in known})
     _check_ledger_is_there(folder, facts)
     return facts
@@ -156,6 +161,22 @@ def share_of(text: str | None) -> float | None:
     if not 0 < share < 1:
         raise InputError(f"--hold-out is a share of the records, as in 20% or .2, found {text!r}")
     return share
+
+
+def weights_of(text: str | None) -> dict[str, float] | None:
+    """Weights of classes as people write them.
+
+    Example:
+        >>> weights_of("no=1,yes=3.5")
+        {'no': 1.0, 'yes': 3.5}
+    """
+    if text is None:
+        return None
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    found = {name.strip(): to_number(number) for name, _, number in pairs}
+    if "" in found or len(found) < len(pairs) or not all(weight > 0 for weight in found.values()):
+        raise InputError(f"--class-weight takes a weight above 0 for each class, as in no=1,yes=3, found {text!r}")
+    return found
 
 
 def check_public(data: Path, test: Path) -> None:
