@@ -305,6 +305,8 @@ class Weighed:
 class RecordWeighed:
     """A likelihood whose records bring weights of their own, shares in [0, 1]: targets [records, 2] hold both.
 
+    ``classes`` is how many there are, where targets are classes; a made-up number that is none counts as the nearest.
+
     Example:
         >>> batch = torch.zeros(2, 1), torch.tensor([[2.0, 1.0], [2.0, 0.5]])
         >>> first, second = RecordWeighed(Gaussian(1.0))(nn.Identity(), batch).tolist()
@@ -313,10 +315,12 @@ class RecordWeighed:
     """
 
     likelihood: Bernoulli | Categorical | Gaussian | Counts
+    classes: int | None = None
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         inputs, both = _pair(batch)
-        return both[:, 1] * self.likelihood(model, (inputs, both[:, 0]))
+        targets = both[:, 0] if self.classes is None else both[:, 0].nan_to_num().clamp(0, self.classes - 1)
+        return both[:, 1] * self.likelihood(model, (inputs, targets))
 
 
 Likelihood = (

@@ -74,7 +74,7 @@ def test_a_record_without_a_weight_is_left_out_and_public_ones_need_none():
     assert encode(public, schema, "ill", public=True).weights.tolist() == [1] * 5
     with pytest.raises(InputError, match="'w'"):
         encode(public, schema, "ill")
-    with pytest.raises(InputError, match="no record has a weight above 0"):
+    with pytest.raises(InputError, match="all weights are zero"):
         encode(Table(public.columns | {"w": np.zeros(5)}), schema, "ill")
 
 

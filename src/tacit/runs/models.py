@@ -62,7 +62,8 @@ def residuals_of(problem: Problem, targets: Tensor, mean: Tensor) -> Tensor:
 def losses_of(problem: Problem) -> Weighed | RecordWeighed | Bernoulli | Categorical | Gaussian | Counts:
     """What is learned from: the likelihood, weighed so that one record cannot count more than another."""
     likelihood = likelihood_of(problem)
-    found = RecordWeighed(likelihood) if weighs(problem.schema) else likelihood
+    classes = None if problem.classes is None else len(problem.classes)
+    found = RecordWeighed(likelihood, classes) if weighs(problem.schema) else likelihood
     return Weighed(found) if problem.schema.scaling == "linear" else found
 
 

@@ -160,7 +160,7 @@ def encode(table: Table, schema: Schema, target: str, *, public: bool = False) -
     if weights is not None:
         known = known & (weights > 0)
         if not (weights > 0).any():
-            raise InputError("no record has a weight above 0; look at sample_weight")
+            raise InputError("all weights are zero; look at sample_weight")
     rows = np.flatnonzero(known)
     if not len(rows):
         what = "classes" if schema.classes(target) else "numbers"

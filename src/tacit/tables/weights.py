@@ -31,7 +31,7 @@ def record_weights(table: Table, schema: Schema, target: str, classes: NDArray[n
         >>> columns = (Number("w", 0, 4), Number("x", 0, 1), Category("ill", ("no", "yes")))
         >>> schema = Schema(columns, records=3, sample_weight="w", class_weight={"yes": 5})
         >>> people = Table({"w": np.array([4.0, 4.0, 9.0])})
-        >>> record_weights(people, schema, "ill", np.array([0, 1, 0])).round(2).tolist()
+        >>> [round(float(share), 2) for share in record_weights(people, schema, "ill", np.array([0, 1, 0]))]
         [0.2, 1.0, 0.2]
     """
     if not weighs(schema):
