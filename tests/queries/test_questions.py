@@ -86,9 +86,51 @@ def test_a_failure_is_taken_off_delta():
         assert found == pytest.approx(sure, rel=1e-9)
         with pytest.raises(RefusedError, match="not below delta"):
             accountant.guarantee(Ledger.planned([Charge(event, 3)]), delta=1e-6)
-    adaptive = LedgerHeader(schedule="adaptive", epsilon=1.0, delta=1e-6)
-    with pytest.raises(RefusedError):
-        RDPAccountant().guarantee(Ledger(adaptive, (Charge(event, 1),)), delta=1e-6)
+
+
+def test_a_shared_ledger_sets_delta_aside_for_failures_before_its_first_output():
+    event, step = ThresholdedSample(1e-7, SUMS), Charge(PoissonSample(1.0, SUMS), 1)
+    adaptive = LedgerHeader(schedule="adaptive", epsilon=2.0, delta=1e-6)
+    for charges in ((Charge(event, 1),), (Charge(event, 1), step, Charge(event, 1))):
+        found = RDPAccountant().guarantee(Ledger(adaptive, charges), delta=1e-6)
+        assert found.epsilon == pytest.approx(2.0, rel=1e-9)
+    gate = BudgetGate(Budget(2.0, 1e-6))
+    gate(Ledger(adaptive, (Charge(event, 1),)), [step])
+    for charges, says in (
+        ((step, Charge(event, 1)), "must be the first"),
+        ((Charge(event, 3),), "asked for too often"),
+    ):
+        with pytest.raises(RefusedError, match=says):
+            RDPAccountant().guarantee(Ledger(adaptive, charges), delta=1e-6)
+        with pytest.raises(RefusedError, match=says):
+            BudgetGate(Budget(2.0, 1e-6))(Ledger(adaptive, charges[:-1]), charges[-1:])
+
+
+def test_what_a_schema_leaves_open_is_paid_from_a_shared_budget(tacit, files, tmp_path):
+    shared = ("--budget", tmp_path / "all.jsonl", "--json")
+    code, out, err = tacit(*files, *shared, "--budget-epsilon", 3)
+    assert code == 0, err
+    found = json.loads(out)
+    assert [one["epsilon"] for one in found["guarantees"] if one.get("accountant") == "rdp"] == [
+        pytest.approx(3, rel=1e-6)
+    ]
+    assert "astronaut" not in (tmp_path / "run" / "run.json").read_text()
+    assert read_ledger(tmp_path / "all.jsonl").charges[0].event.kind == "thresholded"
+    assert tacit("ledger", "verify", tmp_path / "run")[0] == 0
+    before = (tmp_path / "all.jsonl").read_bytes()
+    code, _, err = tacit(*files[:-1], tmp_path / "second", *shared)
+    assert code != 0
+    assert err.count("\n") == 1
+    assert (tmp_path / "all.jsonl").read_bytes() == before
+    assert not (tmp_path / "second").exists()
+
+
+def test_two_runs_that_ask_fit_into_one_total(tacit, files, tmp_path):
+    shared = ("--budget", tmp_path / "all.jsonl")
+    for name, more in (("first", ("--budget-epsilon", 7)), ("second", ())):
+        code, _, err = tacit(*files[:-1], tmp_path / name, *shared, *more)
+        assert code == 0, err
+    assert len(read_ledger(tmp_path / "all.jsonl").charges) >= 4
 
 
 def test_a_budget_counts_failures():
@@ -231,9 +273,7 @@ def test_a_bad_question_is_one_line_and_charges_nothing(tacit, tmp_path, files, 
     assert (code, says in err, err.count("\n"), (tmp_path / "run").exists()) == (2, True, 1, False), err
 
 
-def test_a_shared_ledger_and_other_commands_refuse_an_open_schema(tacit, tmp_path, files):
-    code, _, err = tacit(*files, "--budget", tmp_path / "all.jsonl", "--budget-epsilon", 5)
-    assert (code, "ledger of its own" in err) == (2, True)
+def test_other_commands_refuse_an_open_schema(tacit, tmp_path, files):
     code, _, err = tacit("ask", files[1], "mean:age", *files[2:])
     assert (code, "must be declared" in err) == (2, True)
     code, _, err = tacit("tune", *files[1:])

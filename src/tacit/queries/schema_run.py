@@ -21,7 +21,7 @@ def begin_with_questions(
     problem_of: Callable[[Schema], Problem],
     *,
     registry: str | None = None,
-    evidence: bool = False,
+    shared: tuple[str, float] | None = None,
     randomness: "Randomness | None" = None,
 ) -> RunFacts:
     """Charge, ask, and note what was found; ``train_table(..., begun=True)`` goes on from there.
@@ -30,8 +30,10 @@ def begin_with_questions(
 
     Args:
         problem_of: what is to be learned with a schema that is filled in. It is tried out before anything is charged.
+        shared: the ledger that is charged with other runs, as run.json names it, and its total.
     """
     from tacit.randomness import Randomness
+    from tacit.runs.fit import check_budget
     from tacit.runs.whole_run import plan_of
 
     questions.check_table(table)
@@ -40,9 +42,12 @@ def begin_with_questions(
     def problem(schema: Schema) -> Problem:
         return replace(problem_of(schema), asked=questions.event)
 
-    facts = RunFacts(problem(questions.placeholder()), registry=registry, evidence=evidence, asking=True)
+    ledger, total = shared or (None, None)
+    first = problem(questions.placeholder())
+    facts = RunFacts(first, shared_ledger=ledger, shared_epsilon=total, registry=registry, asking=True)
     _ = facts.problem.recipe  # refuses bad numbers before anything is written
     plan = plan_of(facts, folder)
+    check_budget(first, plan, Charge(questions.event, 1))
     with folder.claimed(new=True):
         folder.write_facts(facts)
         with LedgerFile(plan.ledger, plan.header(source)) as file:

@@ -61,14 +61,17 @@ def training_plan(problem: Problem, ledger: str | PathLike[str], budget: Budget 
     )
 
 
-def check_budget(problem: Problem, plan: TrainingPlan) -> None:
-    """Refuse a run that a shared budget cannot pay to its end, before it spends a part of it."""
+def check_budget(problem: Problem, plan: TrainingPlan, *before: Charge) -> None:
+    """Refuse a run that a shared budget cannot pay to its end, before it spends a part of it.
+
+    ``before`` is what it is charged for before its steps.
+    """
     if plan.budget is None or not problem.shared:  # its own budget is what its noise was found for
         return
     settings = problem.recipe
     step = plan.sampling.event((GaussianSumQuery(1.0, settings.noise_multiplier),))
     learned = Charge(step, settings.steps) if settings.search is None else Charge(settings.search, 1)
-    charges = [learned, *settings.beside]
+    charges = [*before, learned, *settings.beside]
     BudgetGate(plan.budget)(ledger_so_far(plan.ledger, plan.header(Randomness())), charges)
 
 

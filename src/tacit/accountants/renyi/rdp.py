@@ -58,11 +58,12 @@ class RDPAccountant:
         return max(0.0, divergence + float(conversion_cost((order,), delta, self.conversion)[0]))
 
     def _filter_guarantee(self, ledger: Ledger, delta: float) -> Guarantee:
-        opened = filter_of(ledger)
+        sure, left = without_failures(ledger, delta)
+        opened = filter_of(sure, without_failures(ledger, ledger.header.delta or delta)[1])
         return statement(
             ledger,
             accountant=self.name,
-            epsilon=opened.epsilon(delta),
+            epsilon=opened.epsilon(left),
             delta=delta,
             is_bound=True,
             also=(opened.sentence,),

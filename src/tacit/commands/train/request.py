@@ -63,12 +63,13 @@ def new_run(
     if asked.task is not None and asked.task != schema.task(target):
         raise InputError(f"--task {asked.task}, but the schema declares {target!r} for {schema.task(target)}")
     registry = registry_name(asked.registry, schema, schema_path, folder)
-    if schema.questions:
-        if budget is not None or asked.search is not None:
-            raise InputError("a schema that leaves something to ask for needs tacit train with a ledger of its own")
-        return _asked_run(table, asked, schema, target, folder, registry)
-    schema.check(target)
     shared = shared_total(budget, budget_epsilon, asked.epsilon)
+    if schema.questions:
+        if asked.search is not None:
+            raise InputError("a schema that leaves something to ask for needs tacit train; or tacit schema --ask first")
+        total = None if budget is None or shared is None else (folder.name_of(budget), shared)
+        return _asked_run(table, asked, schema, target, folder, registry, total)
+    schema.check(target)
     problem = _problem(asked, schema, target, default_delta(schema.units), shared is not None)
     _ = problem.recipe  # refuses bad numbers before anything is written
     problem.check_search()
@@ -86,8 +87,9 @@ def _problem(asked: Request, schema: Schema, target: str, delta: float, shared: 
 
 
 def _asked_run(
-    table: Table, asked: Request, schema: Schema, target: str, folder: RunFolder, registry: str | None
-) -> RunFacts:
+    table: Table, asked: Request, schema: Schema, target: str, folder: RunFolder, registry: str | None,
+    shared: tuple[str, float] | None,
+) -> RunFacts:  # fmt: skip
     """The facts of a run whose schema was filled in by a charged release, the first of its ledger."""
     from tacit.queries.questions import DELTA, Questions
     from tacit.queries.schema_run import begin_with_questions
@@ -96,8 +98,9 @@ def _asked_run(
     assert asked.epsilon is not None
     questions = Questions(replace(schema, target=target, registry=None), asked.epsilon, asked.delta or delta)
     return begin_with_questions(
-        questions, table, folder, lambda filled: _problem(asked, filled, target, delta, False), registry=registry
-    )
+        questions, table, folder, lambda filled: _problem(asked, filled, target, delta, shared is not None),
+        registry=registry, shared=shared,
+    )  # fmt: skip
 
 
 def _schema(table: Table, data: Path, asked: Request, path: Path | None, public: Path | None) -> Schema:
