@@ -20,7 +20,6 @@ from tacit.ledger import (
     read_ledger,
 )
 from tacit.queries import questions as room
-from tacit.queries import schema_run
 from tacit.queries.bounds import EDGES
 from tacit.queries.drafts import OpenTable, ask_draft
 from tacit.queries.levels import level_counts, threshold
@@ -246,15 +245,6 @@ def test_the_command_asks_trains_and_goes_on_after_a_stop(tacit, tmp_path, files
     assert read_ledger(tmp_path / "run").charges[0].event.kind == "thresholded"
     for command in (["account", tmp_path / "run"], ["report", tmp_path / "run", "--format", "md"]):
         assert tacit(*command)[0] == 0
-
-
-def test_a_stop_before_the_answers_are_kept_is_told(tacit, tmp_path, files, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(schema_run.Questions, "answered", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert tacit(*files)[0] == 130
-    assert read_ledger(tmp_path / "run").steps == 1
-    code, _, err = tacit("train", files[1], "--resume", "--out", tmp_path / "run")
-    assert (code, "the answers are lost and paid" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,35 @@ def test_a_sheet_without_a_table_is_refused(tmp_path, monkeypatch, rows, says):
         read_table(tmp_path / "t.xlsx")
 
 
+def test_a_real_workbook_is_read_and_checked(tacit, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="the extra tacit[excel] is not installed")
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.append(["age", "visit", "ill", "twice"])
+    for number in range(600):
+        ill = "yes" if number % 3 == 0 else "no"
+        sheet.append(
+            [20 + number % 60 if number else None, datetime(2020, 1, 1 + number % 28), ill, f"=A{number + 2}*2"]
+        )
+    book.create_sheet("notes").append(["not read"])
+    book.save(tmp_path / "t.xlsx")
+    table = read_table(tmp_path / "t.xlsx")
+    assert table.names == ["age", "visit", "ill", "twice"]
+    assert table.columns["age"][:2].tolist() == ["", "21"]
+    assert table.columns["visit"][27] == "2020-01-28"
+    columns = [{"name": "age", "kind": "number", "low": 0, "high": 100}, VISIT | {"low": "2019-12-01"}, ILL]
+    (tmp_path / "s.toml").write_text(schema_text(Schema.from_json({"records": 600, "columns": columns})))
+    code, _, err = tacit("check", tmp_path / "t.xlsx", "--schema", tmp_path / "s.toml")
+    assert code == 0, err
+    code, out, err = tacit("ask", tmp_path / "t.xlsx", "count", "mean:age", "--schema", tmp_path / "s.toml",
+                           "--epsilon", 1, "--out", tmp_path / "run", "--json")  # fmt: skip
+    assert code == 0, err
+    assert json.loads(out)["answers"][1]["value"] == pytest.approx(49.5, abs=5)
+    (tmp_path / "broken.xlsx").write_bytes((tmp_path / "t.xlsx").read_bytes()[:2000])
+    code, _, err = tacit("check", tmp_path / "broken.xlsx", "--schema", tmp_path / "s.toml")
+    assert (code, err.count("\n")) == (2, 1), err
+
+
 def test_excel_without_its_extra_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "t.xlsx").write_bytes(b"PK")
     monkeypatch.setitem(sys.modules, "openpyxl", None)

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.accountants import Budget, BudgetGate, Guarantee, Refusal, guarantees
-from tacit.ledger import Ledger, LedgerFile, LedgerHeader, RegisteredLedger, ledger_so_far
+from tacit.errors import InputError
+from tacit.ledger import Ledger, LedgerFile, LedgerHeader, RegisteredLedger, is_begun, ledger_so_far, read_ledger
 from tacit.queries.answers import Answer
 from tacit.queries.asked import Asked
+from tacit.queries.once import drawn_once, keep_key, kept_request, note_charge, unpaid
 from tacit.queries.release import release, unit_weights
 from tacit.runs import RunFolder
 from tacit.runs.facts import FORMAT, QUERIES
 from tacit.runs.shared_budget import shared_total
 from tacit.storage.files import is_there
-from tacit.storage.json_files import write_json
+from tacit.storage.json_files import read_json, write_json
 from tacit.tables import Schema, Table, read_schema, read_table
 from tacit.tables.encoding import as_declared
 from tacit.tables.files import to_text
@@ -107,26 +109,62 @@ def answer(
     randomness: "Randomness | None" = None,
 ) -> Answers:
     """Every check comes before the first file and the first charge; the manifest is written last."""
-    from tacit.randomness import Randomness  # torch comes with it
-
     table = as_declared(table, asked.schema)
     asked.check_table(table)
     folder.check_free()
-    source = randomness or Randomness()
-    header = asked.header(source.kind)
+    header = asked.header("secure" if randomness is None else randomness.kind)
     _check_budget(asked, shared, header)
     with folder.claimed(new=True):
-        place = shared or folder.ledger
-        facts = run_facts(asked, None if shared is None else folder.name_of(shared))
-        write_json(folder.facts, facts)
+        named = None if shared is None else folder.name_of(shared)
+        entered = None if registry is None else folder.name_of(registry)
+        write_json(folder.facts, run_facts(asked, named) | {"registry": entered})
         folder.check_room(_room(asked, shared))
-        ledger = _charge(asked, place if registry is None else RegisteredLedger(place, registry), header)
-        found = released_answers(asked, table, lambda count: source.normals(count).numpy())
-        if shared is not None:
-            folder.keep_shared_ledger(shared)
-        write_json(folder.facts, facts | {"answers": [one.to_json() for one in found]})
-        folder.finish()
-    return Answers(asked, found, ledger)
+        if randomness is None:
+            keep_key(folder, table, asked.to_json())
+        return _answered(asked, table, folder, named, entered, randomness, charged=False)
+
+
+def go_on(table: Table | str | PathLike[str], out: str | PathLike[str]) -> Answers:
+    """The answers of queries that were stopped, the very same that they would have had; nothing is paid for twice."""
+    folder = RunFolder(Path(out))
+    folder.check_unfinished()
+    facts = read_json(folder.facts, FORMAT)
+    if facts is None or facts.value("task") != QUERIES:
+        raise InputError(f"{folder.path} holds no queries that were stopped")
+    request = kept_request(folder)
+    asked = Asked.from_json(request)
+    cells = table if isinstance(table, Table) else read_table(Path(table), asked.schema.numbers)
+    cells = as_declared(cells, asked.schema)
+    asked.check_table(cells)
+    shared, registry = facts.text("shared_ledger", "") or None, facts.text("registry", "") or None
+    own = shared is None and is_begun(folder.ledger) and bool(read_ledger(folder.ledger).charges)
+    with folder.claimed(new=False):
+        return _answered(asked, cells, folder, shared, registry, None, charged=own or request.get("charged") is True)
+
+
+def _answered(
+    asked: Asked, table: Table, folder: RunFolder, shared: str | None, registry: str | None,
+    randomness: "Randomness | None", *, charged: bool,
+) -> Answers:  # fmt: skip
+    """Charge, draw and keep. Of a shared ledger nobody can tell whose a charge is, so that the run notes its own."""
+    place = folder.ledger if shared is None else folder.path / shared
+    header = asked.header("secure" if randomness is None else randomness.kind)
+    named = place if registry is None else RegisteredLedger(place, folder.path / registry)
+    if charged:
+        ledger = read_ledger(place)
+    else:
+        with unpaid(folder):
+            ledger = _charge(asked, named, header)
+        note_charge(folder)
+    found = drawn_once(
+        folder, table, randomness,
+        lambda normals: [one.to_json() for one in released_answers(asked, table, normals)],
+    )  # fmt: skip
+    if shared is not None:
+        folder.keep_shared_ledger(place)
+    write_json(folder.facts, run_facts(asked, shared) | {"answers": found})
+    folder.finish()
+    return Answers(asked, tuple(Answer(**one) for one in found), ledger)
 
 
 def _room(asked: Asked, shared: Path | None) -> int:

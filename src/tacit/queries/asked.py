@@ -1,9 +1,10 @@
 """What is asked of a table, in public facts: queries, budget and shares, and the noise that follows from them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from tacit.accountants import Budget, calibrate_noise, check_delta
 from tacit.errors import InputError, check_inside, is_number
@@ -94,6 +95,23 @@ class Asked:
             randomness=randomness,  # type: ignore[arg-type]
             assumptions=self.schema.assumptions,
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """All that it takes to ask again."""
+        shared = None if self.shared is None else [self.shared.epsilon, self.shared.delta]
+        return {"schema": self.schema.to_json(), "texts": list(self.texts), "epsilon": self.epsilon,
+                "delta": self.delta, "level": self.level, "shares": list(self.shares), "shared": shared}  # fmt: skip
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> "Asked":
+        """The inverse; the file may have been changed by hand."""
+        try:
+            return cls(
+                Schema.from_json(facts["schema"]), tuple(facts["texts"]), facts["epsilon"], facts["delta"],
+                facts["level"], tuple(facts["shares"]), None if facts["shared"] is None else Budget(*facts["shared"]),
+            )  # fmt: skip
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"what was asked for cannot be read: {type(error).__name__} {error}") from error
 
     def check_table(self, table: Table) -> None:
         """Refuse a table that lacks a column, or whose numbers are none, before anything is charged."""

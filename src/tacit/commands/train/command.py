@@ -16,6 +16,7 @@ from tacit.commands.train.request import Request, check_public, interrupted_run,
 from tacit.errors import InputError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 from tacit.runs import RunFacts, RunFolder
+from tacit.storage.files import is_there
 from tacit.tables import Encoded, Table, encode, read_schema, read_table
 from tacit.tables.checks import shared_rows
 
@@ -66,7 +67,7 @@ def train(
         sample_weight=sample_weight, class_weight=weights_of(class_weight),
     )  # fmt: skip
     if resume:
-        facts = interrupted_run(folder, asked)
+        facts = interrupted_run(folder, asked, table)
         if facts.problem.search is not None:
             raise InputError(f"{out} holds a search; go on with tacit tune DATA --resume --out {out}")
         if bayesian_evidence and not facts.evidence:
@@ -88,8 +89,10 @@ def train(
     if not json:
         warn(facts.problem.recipe.warnings)
     with _progress(facts, shown=not json) as on_step, _saying_how_to_go_on(folder):
-        begun = facts.problem.asked is not None and not resume
-        trained = train_table(facts, private, folder, test=test, resume=resume, begun=begun, on_step=on_step)
+        begun = facts.problem.asked is not None and not is_there(folder.checkpoint)  # asked, and not trained a step
+        trained = train_table(
+            facts, private, folder, test=test, resume=resume and not begun, begun=begun, on_step=on_step
+        )
     say_outcome(folder, trained.facts, trained.fitted.ledger, as_json=json)
 
 

@@ -121,22 +121,22 @@ def _schema(table: Table, data: Path, asked: Request, path: Path | None, public:
     return schema.with_facts(unit=unit, ask_units=False if counted else None, **weights, **counted)
 
 
-def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
+def interrupted_run(folder: RunFolder, asked: Request, table: Table) -> RunFacts:
     """The facts of an interrupted run. Options may be repeated, but not changed."""
     facts = folder.read_facts()
     folder.check_unfinished()
-    if facts.asking:
-        raise InputError(
-            f"{folder.path} was stopped while it asked for what the schema leaves open: the answers are lost and paid "
-            "for; start again in another folder"
-        )
     problem = facts.problem
     known = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
-            "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
+            "model": problem.model, "unit": problem.schema.unit,
+            "records": None if facts.asking else problem.schema.units,
             "task": problem.task, "registry": facts.registry, "hold_out": problem.hold_out,
             "search": problem.search, "sample_weight": problem.schema.sample_weight,
             "class_weight": dict(problem.schema.class_weight)}  # fmt: skip
     check_unchanged(known, {name: getattr(asked, name) for name in known})
+    if facts.asking:
+        from tacit.queries.schema_run import go_on_asking
+
+        return go_on_asking(facts, table, folder)
     _check_ledger_is_there(folder, facts)
     return facts
 
