@@ -12,6 +12,7 @@ import typer
 from tacit.accountants import get_accountant
 from tacit.commands.output import console, warn_of_unreadable
 from tacit.commands.train.outcome import explain_settings, say_outcome, warn
+from tacit.commands.train.plan import planned_run, say_plan
 from tacit.commands.train.request import Request, check_public, interrupted_run, new_run, share_of, weights_of
 from tacit.errors import InputError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
@@ -23,7 +24,7 @@ from tacit.tables.checks import shared_rows
 
 def train(
     data: Annotated[Path, typer.Argument(help="The private table: .csv, .tsv, .parquet or .npz.")],
-    out: Annotated[Path, typer.Option(help="The run's folder: ledger, model and facts.")],
+    out: Annotated[Path | None, typer.Option(help="The run's folder: ledger, model and facts.")] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict; may stand in the schema.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The privacy budget of this run.")] = None,
     delta: Annotated[float | None, typer.Option(help="Below 1/n; by default 1e-5, or less for large tables.")] = None,
@@ -51,13 +52,21 @@ def train(
     ] = None,
     class_weight: Annotated[str | None, typer.Option(help="How much each class counts, as in no=1,yes=3.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say every setting and why.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say how good it may become, from made-up records alone, and stop.")
+    ] = False,
+    best: Annotated[
+        float, typer.Option(help="With --plan: how often the best classifier would be right, as you assume.")
+    ] = 0.85,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Train a private model on a table; nothing that is learned from it goes uncharged."""
     from tacit.runs import train_table
 
-    folder = RunFolder(out)
+    if out is None and not plan:
+        raise InputError("where should the run go? give --out, or --plan to see what to expect")
+    folder = RunFolder(out or Path("run"))
     table = read_table(data, declared_numbers(folder, schema, resume=resume))
     if public_test is not None and public_test.is_file():
         check_public(data, public_test)
@@ -72,6 +81,9 @@ def train(
             raise InputError(f"{out} holds a search; go on with tacit tune DATA --resume --out {out}")
         if bayesian_evidence and not facts.evidence:
             raise InputError("the run was started without --bayesian-evidence; its first steps cannot be gathered now")
+    elif plan:
+        say_plan(planned_run(table, data, asked, schema, public), best, as_json=json)
+        return
     else:
         folder.check_free()
         if public_test is not None:

@@ -50,7 +50,7 @@ def new_run(
     budget_epsilon: float | None,
 ) -> RunFacts:
     """All public facts of the run, refused here if they do not fit together or the table lacks a column."""
-    schema = _schema(table, data, asked, schema_path, public)
+    schema = schema_of(table, data, asked, schema_path, public)
     target = asked.target or schema.target
     if target is None:
         raise InputError("which column is to be predicted? give --target, or target = ... in the schema")
@@ -70,14 +70,14 @@ def new_run(
         total = None if budget is None or shared is None else (folder.name_of(budget), shared)
         return _asked_run(table, asked, schema, target, folder, registry, total)
     schema.check(target)
-    problem = _problem(asked, schema, target, default_delta(schema.units), shared is not None)
+    problem = problem_of(asked, schema, target, default_delta(schema.units), shared is not None)
     _ = problem.recipe  # refuses bad numbers before anything is written
     problem.check_search()
     named = None if budget is None else folder.name_of(budget)
     return RunFacts(problem, shared_ledger=named, shared_epsilon=shared, registry=registry)
 
 
-def _problem(asked: Request, schema: Schema, target: str, delta: float, shared: bool) -> Problem:
+def problem_of(asked: Request, schema: Schema, target: str, delta: float, shared: bool) -> Problem:
     assert asked.epsilon is not None
     return Problem(
         replace(schema, target=target, registry=None), target, asked.epsilon, asked.delta or delta,
@@ -98,12 +98,12 @@ def _asked_run(
     assert asked.epsilon is not None
     questions = Questions(replace(schema, target=target, registry=None), asked.epsilon, asked.delta or delta)
     return begin_with_questions(
-        questions, table, folder, lambda filled: _problem(asked, filled, target, delta, shared is not None),
+        questions, table, folder, lambda filled: problem_of(asked, filled, target, delta, shared is not None),
         registry=registry, shared=shared,
     )  # fmt: skip
 
 
-def _schema(table: Table, data: Path, asked: Request, path: Path | None, public: Path | None) -> Schema:
+def schema_of(table: Table, data: Path, asked: Request, path: Path | None, public: Path | None) -> Schema:
     if path is not None and public is not None:
         raise InputError("give either --schema or --public")
     if path is not None:
