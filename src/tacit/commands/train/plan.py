@@ -35,7 +35,5 @@ def say_plan(problem: Problem, best: float, *, as_json: bool) -> None:
     for one in found:
         say(f": {one.accuracy:.1%} right (sd {one.spread:.1%}).", head=f"epsilon {one.epsilon:g}")
     within = "none of these comes" if near is None else f"epsilon {near:g} comes"
-    say(
     say(f"The best classifier would get {best:.0%} right, you assume (--best); {within} within a point of it.")
-    )
     say(f"Made-up tables of {problem.schema.units:,} even records; nothing was read and nothing charged.", style="dim")
