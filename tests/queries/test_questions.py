@@ -19,7 +19,9 @@ from tacit.ledger import (
     ThresholdedSample,
     read_ledger,
 )
+from tacit.queries import Asked, ask
 from tacit.queries import questions as room
+from tacit.queries.ask import released_answers
 from tacit.queries.bounds import EDGES
 from tacit.queries.drafts import OpenTable, ask_draft
 from tacit.queries.levels import level_counts, threshold
@@ -85,6 +87,40 @@ def test_a_failure_is_taken_off_delta():
         assert found == pytest.approx(sure, rel=1e-9)
         with pytest.raises(RefusedError, match="not below delta"):
             accountant.guarantee(Ledger.planned([Charge(event, 3)]), delta=1e-6)
+
+
+UNDECLARED = Schema((Category("job"), Category("ill", ("no", "yes"))), records=2000)
+
+
+@pytest.mark.parametrize("unit", ["record", "who"])
+def test_a_query_discovers_the_levels_that_enough_have(tmp_path, unit):
+    schema = replace(UNDECLARED, unit=unit, users=500)
+    found = ask(people(2000), "count", "levels:job", schema=schema, epsilon=1.0, out=tmp_path / "run", delta=1e-6)
+    shown = {one.cell: one for one in found if one.query == "levels:job"}
+    assert list(shown) == ["job=clerk", "job=cook", "job=nurse"]
+    true = level_counts(people(2000), UNDECLARED.columns[0], None if unit == "record" else people(2000).columns["who"])
+    for name, one in shown.items():
+        assert abs(one.value - true[name.removeprefix("job=")]) < 5 * one.stddev
+        assert one.high - one.low == pytest.approx(2 * 1.959964 * one.stddev, rel=1e-5)
+    [charge] = read_ledger(tmp_path / "run").charges
+    assert charge.event.failure == pytest.approx(1e-7)
+    assert best_bound(found.guarantees).epsilon <= 1
+
+
+def test_one_person_alone_is_not_shown_and_moves_a_count_by_one():
+    table, asked = people(400), Asked(UNDECLARED, ("levels:job",), 1.0, 1e-6)
+    whole = released_answers(asked, table, nothing)
+    assert "job=astronaut" not in [one.cell for one in whole]
+    less = Table({name: cells[1:] for name, cells in table.columns.items()})
+    assert [one.value for one in released_answers(asked, less, nothing)] == [one.value for one in whole]
+    fewer = released_answers(asked, Table({name: cells[:-1] for name, cells in table.columns.items()}), nothing)
+    assert sum(abs(a.value - b.value) for a, b in zip(whole, fewer, strict=True)) == 1
+
+
+def test_levels_of_a_declared_column_are_counted_not_discovered():
+    for text in ("levels:ill", "levels:none", "levels:job:by:ill", "levels:job:3"):
+        with pytest.raises(InputError):
+            Asked(UNDECLARED, (text,), 1.0)
 
 
 def test_a_shared_ledger_sets_delta_aside_for_failures_before_its_first_output():

@@ -11,14 +11,16 @@ from tacit.errors import InputError
 from tacit.ledger import Ledger, LedgerFile, LedgerHeader, RegisteredLedger, is_begun, ledger_so_far, read_ledger
 from tacit.queries.answers import Answer
 from tacit.queries.asked import Asked
+from tacit.queries.levels import Levels
 from tacit.queries.once import drawn_once, keep_key, kept_request, note_charge, unpaid
-from tacit.queries.release import release, unit_weights
+from tacit.queries.release import ReleasePlan, release, unit_weights
 from tacit.runs import RunFolder
 from tacit.runs.facts import FORMAT, QUERIES
 from tacit.runs.shared_budget import shared_total
 from tacit.storage.files import is_there
 from tacit.storage.json_files import read_json, write_json
 from tacit.tables import Schema, Table, read_schema, read_table
+from tacit.tables.columns import MOST_LEVELS
 from tacit.tables.encoding import as_declared
 from tacit.tables.files import to_text
 from tacit.types import Floats
@@ -168,19 +170,22 @@ def _answered(
 
 
 def _room(asked: Asked, shared: Path | None) -> int:
-    """Bytes for the ledger, the answers, which are some 300 each, and a copy of a shared ledger."""
+    """Bytes for the ledger, the answers, which are some 300 each, and a copy of a shared ledger; levels may be many."""
     copied = 0 if shared is None or not is_there(shared) else shared.stat().st_size
-    return (1 << 16) + 1000 * sum(len(query.parts) for query in asked.queries) + 2 * copied
+    levels = sum(300 * MOST_LEVELS for query in asked.queries if isinstance(query, Levels))
+    return (1 << 16) + 1000 * sum(len(query.parts) for query in asked.queries) + 2 * levels + 2 * copied
 
 
 def released_answers(asked: Asked, table: Table, normals: Callable[[int], Floats]) -> tuple[Answer, ...]:
     """Sums with noise, and what follows from them; all of it has been charged."""
-    contributions = [one for query in asked.queries for one in query.contributions(table)]
-    noisy = release(asked.plan, contributions, weights_of(asked.schema, table), normals)
-    found: list[Answer] = []
+    weights, parts, found = weights_of(asked.schema, table), list(asked.plan.parts), list[Answer]()
     for query in asked.queries:
-        mine, noisy = noisy[: len(query.parts)], noisy[len(query.parts) :]
-        found += query.answers(mine, asked.level)
+        mine, parts = ReleasePlan(tuple(parts[: len(query.parts)]), asked.plan.multiplier), parts[len(query.parts) :]
+        if isinstance(query, Levels):
+            owners = None if weights is None else to_text(table.column(asked.schema.unit))
+            found += query.discovered(table, owners, mine.stddevs[0], asked.failure, normals, asked.level)
+        else:
+            found += query.answers(release(mine, query.contributions(table), weights, normals), asked.level)
     return tuple(found)
 
 
@@ -192,11 +197,11 @@ def weights_of(schema: Schema, table: Table) -> Floats | None:
 def _check_budget(asked: Asked, shared: Path | None, header: LedgerHeader) -> None:
     """Before there is a file: a shared ledger that cannot pay is left as it is."""
     spent = Ledger(header) if shared is None else ledger_so_far(shared, header)
-    BudgetGate(Budget.of(spent) or Budget(asked.epsilon, asked.delta))(spent, [asked.plan.charge])
+    BudgetGate(Budget.of(spent) or Budget(asked.epsilon, asked.delta))(spent, [asked.charge])
 
 
 def _charge(asked: Asked, place: Path | RegisteredLedger, header: LedgerHeader) -> Ledger:
-    charges = [asked.plan.charge]
+    charges = [asked.charge]
     with LedgerFile(place, header) as file:
         BudgetGate(asked.shared or Budget(asked.epsilon, asked.delta))(file.ledger, charges)
         file.plan(1)
