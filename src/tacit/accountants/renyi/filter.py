@@ -60,16 +60,14 @@ class RenyiFilter:
         return f"adaptive schedule: stated for the whole budget, by a Renyi filter of order {self.order:g}"
 
 
-def filter_of(ledger: Ledger, delta: float) -> RenyiFilter:
-    """The filter that a ledger's declared budget and first event open; refused without a budget or beyond it.
-
-    ``delta`` is what failures leave of the declared one.
-    """
+def filter_of(ledger: Ledger) -> RenyiFilter:
+    """The filter that a ledger's declared budget and first event open; refused without a budget or beyond it."""
     header = ledger.header
     if header.epsilon is None or header.delta is None:
         raise RefusedError("an adaptive schedule can be stated only at a budget, and this ledger declares none")
-    opened = RenyiFilter.opened(header.epsilon, delta, ledger.charges[0], ledger)
-    if not opened.admits(opened.spent(ledger)):
+    sure, left = without_failures(ledger, header.delta)
+    opened = RenyiFilter.opened(header.epsilon, left, sure.charges[0], sure)
+    if not opened.admits(opened.spent(sure)):
         raise RefusedError(f"the charges exceed the budget epsilon {header.epsilon:g} that the ledger declares")
     return opened
 

@@ -58,12 +58,11 @@ class RDPAccountant:
         return max(0.0, divergence + float(conversion_cost((order,), delta, self.conversion)[0]))
 
     def _filter_guarantee(self, ledger: Ledger, delta: float) -> Guarantee:
-        sure, left = without_failures(ledger, delta)
-        opened = filter_of(sure, without_failures(ledger, ledger.header.delta or delta)[1])
+        opened = filter_of(ledger)
         return statement(
             ledger,
             accountant=self.name,
-            epsilon=opened.epsilon(left),
+            epsilon=opened.epsilon(without_failures(ledger, delta)[1]),
             delta=delta,
             is_bound=True,
             also=(opened.sentence,),
