@@ -11,20 +11,11 @@ from tacit.ledger import is_begun, read_ledger
 from tacit.queries import schema_run
 from tacit.randomness import Randomness
 from tacit.storage.disk import using
+from tacit.tables import Category, Number, Schema, schema_text
 
 room = sys.modules["tacit.queries.ask"]
 
-SCHEMA = """records = 600
-[[columns]]
-name = "age"
-kind = "number"
-low = 0
-high = 100
-[[columns]]
-name = "job"
-kind = "category"
-levels = LEVELS
-"""
+AGE = Number("age", 0, 100)
 
 
 @pytest.fixture
@@ -32,8 +23,8 @@ def files(tmp_path):
     chance = np.random.default_rng(0)
     rows = [f"{chance.integers(18, 90)},{chance.choice(['cook', 'clerk'])}" for _ in range(600)]
     (tmp_path / "t.csv").write_text("age,job\n" + "\n".join(rows) + "\n")
-    (tmp_path / "s.toml").write_text(SCHEMA.replace("LEVELS", '["cook", "clerk"]'))
-    (tmp_path / "open.toml").write_text(SCHEMA.replace("LEVELS", '"ask"'))
+    for name, job in (("s", Category("job", ("cook", "clerk"))), ("open", Category("job", ask=("levels",)))):
+        (tmp_path / f"{name}.toml").write_text(schema_text(Schema((AGE, job), records=600)))
     return tmp_path
 
 
