@@ -182,6 +182,15 @@ def test_a_wrong_part_is_named(change, says):
         Schema.from_json({"records": 4, "columns": [facts, ILL]})
 
 
+@pytest.mark.parametrize(
+    "change", [{"of": 3}, {"part": 3}, {"written": 5}, {"part": "hour"}, {"of": ""}, {"part": ["month"]}]
+)
+def test_a_part_that_is_written_out_wrongly_is_named(change):
+    facts = {"name": "x", "kind": "category", "of": "visit", "part": "month", "levels": ["1"]} | change
+    with pytest.raises(InputError, match="column 'x': part must be one of"):
+        Schema.from_json({"records": 4, "columns": [facts, ILL]})
+
+
 def test_parts_go_through_every_command(tacit, tmp_path):
     chance = np.random.default_rng(0)
     days = [datetime.fromordinal(737000 + int(day)) for day in chance.integers(0, 600, 3000)]

@@ -103,8 +103,12 @@ class Category:
     kind: ClassVar[str] = "category"
 
     def __post_init__(self) -> None:
-        if bool(self.of) != bool(self.part) or (self.part and self.part not in PARTS):
-            raise InputError(f"column {self.name!r}: part must be one of {', '.join(PARTS)}, and of name the dates")
+        texts = all(isinstance(text, str) for text in (self.of, self.part, self.written))
+        if not texts or bool(self.of) != bool(self.part) or (self.part and self.part not in PARTS):
+            raise InputError(
+                f"column {self.name!r}: part must be one of {', '.join(PARTS)}, of the name of the dates' column, and "
+                "written how they are written, as in %d.%m.%Y"
+            )
         if not all(isinstance(level, str) for level in self.levels):
             raise InputError(f'column {self.name!r}: levels must be texts in quotes, as in levels = ["0", "1"]')
         if len(set(self.levels)) != len(self.levels):
