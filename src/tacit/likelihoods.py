@@ -291,7 +291,7 @@ class Weighed:
         tensor([1.0000, 0.2000])
     """
 
-    likelihood: Bernoulli | Categorical | Gaussian | Counts
+    likelihood: "Bernoulli | Categorical | Gaussian | Counts | RecordWeighed"
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         return self.weights(_pair(batch)[0]) * self.likelihood(model, batch)
@@ -299,6 +299,28 @@ class Weighed:
     def weights(self, inputs: Tensor) -> Tensor:
         """One for each row."""
         return inputs.flatten(1).square().sum(1).sqrt().clamp(min=1).reciprocal()
+
+
+@dataclass(frozen=True)
+class RecordWeighed:
+    """A likelihood whose records bring weights of their own, shares in [0, 1]: targets [records, 2] hold both.
+
+    ``classes`` is how many there are, where targets are classes; a made-up number that is none counts as the nearest.
+
+    Example:
+        >>> batch = torch.zeros(2, 1), torch.tensor([[2.0, 1.0], [2.0, 0.5]])
+        >>> first, second = RecordWeighed(Gaussian(1.0))(nn.Identity(), batch).tolist()
+        >>> first == 2 * second
+        True
+    """
+
+    likelihood: Bernoulli | Categorical | Gaussian | Counts
+    classes: int | None = None
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        inputs, both = _pair(batch)
+        targets = both[:, 0] if self.classes is None else both[:, 0].nan_to_num().clamp(0, self.classes - 1)
+        return both[:, 1] * self.likelihood(model, (inputs, targets))
 
 
 Likelihood = (

@@ -19,8 +19,9 @@ from tacit.ledger import (
     ThresholdedSample,
     read_ledger,
 )
+from tacit.queries import Asked, ask
 from tacit.queries import questions as room
-from tacit.queries import schema_run
+from tacit.queries.ask import released_answers
 from tacit.queries.bounds import EDGES
 from tacit.queries.drafts import OpenTable, ask_draft
 from tacit.queries.levels import level_counts, threshold
@@ -86,9 +87,85 @@ def test_a_failure_is_taken_off_delta():
         assert found == pytest.approx(sure, rel=1e-9)
         with pytest.raises(RefusedError, match="not below delta"):
             accountant.guarantee(Ledger.planned([Charge(event, 3)]), delta=1e-6)
-    adaptive = LedgerHeader(schedule="adaptive", epsilon=1.0, delta=1e-6)
-    with pytest.raises(RefusedError):
-        RDPAccountant().guarantee(Ledger(adaptive, (Charge(event, 1),)), delta=1e-6)
+
+
+UNDECLARED = Schema((Category("job"), Category("ill", ("no", "yes"))), records=2000)
+
+
+@pytest.mark.parametrize("unit", ["record", "who"])
+def test_a_query_discovers_the_levels_that_enough_have(tmp_path, unit):
+    schema = replace(UNDECLARED, unit=unit, users=500)
+    found = ask(people(2000), "count", "levels:job", schema=schema, epsilon=1.0, out=tmp_path / "run", delta=1e-6)
+    shown = {one.cell: one for one in found if one.query == "levels:job"}
+    assert list(shown) == ["job=clerk", "job=cook", "job=nurse"]
+    true = level_counts(people(2000), UNDECLARED.columns[0], None if unit == "record" else people(2000).columns["who"])
+    for name, one in shown.items():
+        assert abs(one.value - true[name.removeprefix("job=")]) < 5 * one.stddev
+        assert one.high - one.low == pytest.approx(2 * 1.959964 * one.stddev, rel=1e-5)
+    [charge] = read_ledger(tmp_path / "run").charges
+    assert charge.event.failure == pytest.approx(1e-7)
+    assert best_bound(found.guarantees).epsilon <= 1
+
+
+def test_one_person_alone_is_not_shown_and_moves_a_count_by_one():
+    table, asked = people(400), Asked(UNDECLARED, ("levels:job",), 1.0, 1e-6)
+    whole = released_answers(asked, table, nothing)
+    assert "job=astronaut" not in [one.cell for one in whole]
+    less = Table({name: cells[1:] for name, cells in table.columns.items()})
+    assert [one.value for one in released_answers(asked, less, nothing)] == [one.value for one in whole]
+    fewer = released_answers(asked, Table({name: cells[:-1] for name, cells in table.columns.items()}), nothing)
+    assert sum(abs(a.value - b.value) for a, b in zip(whole, fewer, strict=True)) == 1
+
+
+def test_levels_of_a_declared_column_are_counted_not_discovered():
+    for text in ("levels:ill", "levels:none", "levels:job:by:ill", "levels:job:3"):
+        with pytest.raises(InputError):
+            Asked(UNDECLARED, (text,), 1.0)
+
+
+def test_a_shared_ledger_sets_delta_aside_for_failures_before_its_first_output():
+    event, step = ThresholdedSample(1e-7, SUMS), Charge(PoissonSample(1.0, SUMS), 1)
+    adaptive = LedgerHeader(schedule="adaptive", epsilon=2.0, delta=1e-6)
+    for charges in ((Charge(event, 1),), (Charge(event, 1), step, Charge(event, 1))):
+        found = RDPAccountant().guarantee(Ledger(adaptive, charges), delta=1e-6)
+        assert found.epsilon == pytest.approx(2.0, rel=1e-9)
+    gate = BudgetGate(Budget(2.0, 1e-6))
+    gate(Ledger(adaptive, (Charge(event, 1),)), [step])
+    for charges, says in (
+        ((step, Charge(event, 1)), "must be the first"),
+        ((Charge(event, 3),), "asked for too often"),
+    ):
+        with pytest.raises(RefusedError, match=says):
+            RDPAccountant().guarantee(Ledger(adaptive, charges), delta=1e-6)
+        with pytest.raises(RefusedError, match=says):
+            BudgetGate(Budget(2.0, 1e-6))(Ledger(adaptive, charges[:-1]), charges[-1:])
+
+
+def test_what_a_schema_leaves_open_is_paid_from_a_shared_budget(tacit, files, tmp_path):
+    shared = ("--budget", tmp_path / "all.jsonl", "--json")
+    code, out, err = tacit(*files, *shared, "--budget-epsilon", 3)
+    assert code == 0, err
+    found = json.loads(out)
+    assert [one["epsilon"] for one in found["guarantees"] if one.get("accountant") == "rdp"] == [
+        pytest.approx(3, rel=1e-6)
+    ]
+    assert "astronaut" not in (tmp_path / "run" / "run.json").read_text()
+    assert read_ledger(tmp_path / "all.jsonl").charges[0].event.kind == "thresholded"
+    assert tacit("ledger", "verify", tmp_path / "run")[0] == 0
+    before = (tmp_path / "all.jsonl").read_bytes()
+    code, _, err = tacit(*files[:-1], tmp_path / "second", *shared)
+    assert code != 0
+    assert err.count("\n") == 1
+    assert (tmp_path / "all.jsonl").read_bytes() == before
+    assert not (tmp_path / "second").exists()
+
+
+def test_two_runs_that_ask_fit_into_one_total(tacit, files, tmp_path):
+    shared = ("--budget", tmp_path / "all.jsonl")
+    for name, more in (("first", ("--budget-epsilon", 7)), ("second", ())):
+        code, _, err = tacit(*files[:-1], tmp_path / name, *shared, *more)
+        assert code == 0, err
+    assert len(read_ledger(tmp_path / "all.jsonl").charges) >= 4
 
 
 def test_a_budget_counts_failures():
@@ -206,15 +283,6 @@ def test_the_command_asks_trains_and_goes_on_after_a_stop(tacit, tmp_path, files
         assert tacit(*command)[0] == 0
 
 
-def test_a_stop_before_the_answers_are_kept_is_told(tacit, tmp_path, files, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(schema_run.Questions, "answered", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert tacit(*files)[0] == 130
-    assert read_ledger(tmp_path / "run").steps == 1
-    code, _, err = tacit("train", files[1], "--resume", "--out", tmp_path / "run")
-    assert (code, "the answers are lost and paid" in err) == (2, True)
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -231,9 +299,7 @@ def test_a_bad_question_is_one_line_and_charges_nothing(tacit, tmp_path, files, 
     assert (code, says in err, err.count("\n"), (tmp_path / "run").exists()) == (2, True, 1, False), err
 
 
-def test_a_shared_ledger_and_other_commands_refuse_an_open_schema(tacit, tmp_path, files):
-    code, _, err = tacit(*files, "--budget", tmp_path / "all.jsonl", "--budget-epsilon", 5)
-    assert (code, "ledger of its own" in err) == (2, True)
+def test_other_commands_refuse_an_open_schema(tacit, tmp_path, files):
     code, _, err = tacit("ask", files[1], "mean:age", *files[2:])
     assert (code, "must be declared" in err) == (2, True)
     code, _, err = tacit("tune", *files[1:])

@@ -16,7 +16,7 @@ from itertools import chain
 
 import numpy as np
 
-from tacit.accountants.failures import failure_of, without_failures
+from tacit.accountants.failures import as_gaussian, failure_of, without_failures
 from tacit.accountants.guarantee import check_delta, check_ledger
 from tacit.accountants.pld.accountant import ledger_bracket
 from tacit.accountants.renyi.balls_in_bins import are_whole_passes, in_passes
@@ -114,8 +114,7 @@ class BudgetGate:
             self._sure = BudgetGate(
                 Budget(self.budget.epsilon, delta), plan=self._plan, paid_elsewhere=self._spent.paid_elsewhere
             )
-        spent = without_failures(ledger, 1.0)[0]
-        self._sure(spent, without_failures(block, 1.0)[0].charges)
+        self._sure(replace(ledger, charges=as_gaussian(ledger.charges)), as_gaussian(block.charges))
 
     def _filter_admits(self, block: Ledger) -> bool:
         if self._filter is None:

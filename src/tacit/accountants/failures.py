@@ -12,6 +12,8 @@ from dataclasses import replace
 from tacit.errors import RefusedError
 from tacit.ledger import Charge, Ledger, ThresholdedSample
 
+RESERVED = 0.2  # of delta, in a shared ledger that begins with a release that may fail
+
 
 def failure_of(charges: Iterable[Charge]) -> float:
     """The chance that any of these releases fails, at most."""
@@ -24,15 +26,39 @@ def without_failures(ledger: Ledger, delta: float) -> tuple[Ledger, float]:
     if not failure:
         return ledger, delta
     if ledger.header.schedule == "adaptive":
-        raise RefusedError("levels found by a threshold need a ledger with a fixed schedule: declare the levels")
+        failure = _reserved(ledger, failure)
     left = (delta - failure) * (1 - 1e-12)
     if left <= 0:
         raise RefusedError(
             f"levels found by a threshold fail with a chance of up to {failure:.3g}, which is not below delta {delta:g}"
         )
-    charges = tuple(
+    return replace(ledger, charges=as_gaussian(ledger.charges)), left
+
+
+def as_gaussian(charges: Iterable[Charge]) -> tuple[Charge, ...]:
+    """The charges as if nothing could fail."""
+    return tuple(
         Charge(event.gaussian if isinstance(event, ThresholdedSample) else event, charge.steps)
-        for charge in ledger.charges
+        for charge in charges
         for event in (charge.event,)
     )
-    return replace(ledger, charges=charges), left
+
+
+def _reserved(ledger: Ledger, failure: float) -> float:
+    """What an adaptive ledger sets aside for failures: fixed before the first output, as its filter is.
+
+    A filter's order and limit may not follow outputs, so that delta may not shrink with later charges either. If the
+    first charge can fail, RESERVED of delta is set aside for good, and failures may add up to that.
+    """
+    if not isinstance(ledger.charges[0].event, ThresholdedSample):
+        raise RefusedError(
+            "levels found by a threshold must be the first that a shared ledger is charged for; declare the levels, or "
+            "open a ledger with this run"
+        )
+    reserved = RESERVED * (ledger.header.delta or 0.0)
+    if failure > reserved * (1 + 1e-9):
+        raise RefusedError(
+            f"levels were asked for too often: their failures add up to {failure:.3g}, more than the {reserved:.3g} of "
+            "delta that a shared ledger sets aside; declare the levels"
+        )
+    return reserved

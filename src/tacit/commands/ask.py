@@ -19,10 +19,12 @@ _SHOWN = 60  # answers on a terminal; --csv and --json have all of them
 
 def ask(
     data: Annotated[Path, typer.Argument(help="The private table: .csv, .tsv, .parquet or .npz.")],
-    queries: Annotated[list[str], typer.Argument(help="count, mean:age, quantile:age:.5, count:job,sex, ...")],
-    schema: Annotated[Path, typer.Option(help="What is public about the table; tacit schema drafts it.")],
-    epsilon: Annotated[float, typer.Option(help="What all queries may cost together.")],
     out: Annotated[Path, typer.Option(help="The run's folder: ledger and answers.")],
+    queries: Annotated[
+        list[str] | None, typer.Argument(help="count, mean:age, quantile:age:.5, count:job,sex, ...")
+    ] = None,
+    schema: Annotated[Path | None, typer.Option(help="What is public about the table; tacit schema drafts it.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="What all queries may cost together.")] = None,
     delta: Annotated[float | None, typer.Option(help="Below 1/n; by default 1e-5, or less for large tables.")] = None,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     share: Annotated[str | None, typer.Option(help="Of the precision, for each query, as in 2,1,1; equal if left out.")]
@@ -32,24 +34,37 @@ def ask(
     budget_epsilon: Annotated[float | None, typer.Option(help="The total of --budget, when it is opened.")] = None,
     registry: Annotated[Path | None, typer.Option(help="The file that runs on this data enter themselves in.")] = None,
     csv: Annotated[Path | None, typer.Option(help="Also write the answers to this file.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Get the answers of queries that were stopped.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:  # fmt: skip
     """Ask a private table; every answer has noise, an interval and its place in the ledger."""
     from tacit.queries import ask as answer
+    from tacit.queries.ask import go_on
     from tacit.tables import read_schema
 
     if csv is not None:
         _check_target(csv)
+    if resume:
+        if queries or any(one is not None for one in (schema, epsilon, delta, share, unit, budget, registry)):
+            raise InputError("--resume gives the answers that were asked for; it takes TABLE and --out alone")
+        _show(go_on(data, out), out, csv, as_json=json)
+        return
+    if schema is None or epsilon is None:
+        raise InputError("tacit ask needs --schema FILE, what is public, and --epsilon NUMBER, what it may cost")
     declared = read_schema(schema)
     if registry is None and declared.registry is not None:
         registry = schema.parent / declared.registry
     found = answer(
-        data, *queries, schema=declared.with_facts(unit=unit), epsilon=epsilon, out=out, delta=delta, level=level,
-        shares=_shares(share), budget=budget, budget_epsilon=budget_epsilon, registry=registry,
+        data, *(queries or ()), schema=declared.with_facts(unit=unit), epsilon=epsilon, out=out, delta=delta,
+        level=level, shares=_shares(share), budget=budget, budget_epsilon=budget_epsilon, registry=registry,
     )  # fmt: skip
+    _show(found, out, csv, as_json=json)
+
+
+def _show(found: "Answers", out: Path, csv: Path | None, *, as_json: bool) -> None:
     if csv is not None:
         _write(found, csv)
-    if json:
+    if as_json:
         print_json({"out": str(out), **found.to_json()})
         return
     _print(found, out)

@@ -170,6 +170,6 @@ def _plan(
     wide = "cannot be stated" if now.width is None else f"{now.width:.3g} wide (without privacy {now.plain_width:.3g})"
     say(f": {100 * level:g} % intervals {wide}; an effect of {effect:g} is seen with a chance of {now.power:.0%}.",
         head=f"epsilon {epsilon:g}")  # fmt: skip
-    seen = "no epsilon up to 12" if needed is None else f"epsilon {needed:.2g}"
+    seen = "no epsilon up to 12" if needed is None else f"about epsilon {needed:.2g}"
     say(f" shows it with a chance of {WANTED:.0%}.", head=seen)
     say("Made-up tables with even covariates; nothing was read and nothing charged.", style="dim")

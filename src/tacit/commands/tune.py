@@ -61,7 +61,7 @@ def tune(
     search = _search(attempt or [], trials, law, by)
     asked = Request(target, epsilon, delta, method, model, unit, records, None, named, share_of(hold_out), search)
     if resume:
-        facts = interrupted_run(folder, asked)
+        facts = interrupted_run(folder, asked, table)
     else:
         if not plan:
             folder.check_free()

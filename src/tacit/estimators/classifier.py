@@ -1,5 +1,6 @@
 """A private, Bayesian classifier in scikit-learn's form."""
 
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
@@ -31,6 +32,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             OneVsRestClassifier and others that fit several times.
         scaling: "linear" keeps a linear model linear in the features: records far from the middle of the bounds weigh
             less. "norm" scales each record to norm 1.
+        class_weight: how much records of each class count, {class: weight}; those not named, 1. "balanced" would read
+            the classes' numbers off the private records, and is refused.
+        sample_weight_bound: the largest ``sample_weight`` that ``fit`` can get; None takes it from the data.
         random_state: for tests only: a seeded run is marked in its ledger and must not be released.
 
     Attributes:
@@ -57,6 +61,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         ledger: str | PathLike[str] | None = None,
         budget_epsilon: float | None = None,
         scaling: Scaling = "linear",
+        class_weight: Mapping[Any, float] | None = None,
+        sample_weight_bound: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -69,10 +75,15 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         self.ledger = ledger
         self.budget_epsilon = budget_epsilon
         self.scaling = scaling
+        self.class_weight = class_weight
+        self.sample_weight_bound = sample_weight_bound
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "PrivateClassifier":
-        """Train, once, at a cost of at most (epsilon, delta). Every further fit on the same people costs that again."""
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "PrivateClassifier":
+        """Train, once, at a cost of at most (epsilon, delta). Every further fit on the same people costs that again.
+
+        A record with ``sample_weight`` w counts w over the declared bound: weights below it cost signal, not privacy.
+        """
         rows, y = validate_data(self, X, y, ensure_all_finite="allow-nan", dtype=np.float64)
         check_classification_targets(y)
         taken: list[str] = []
@@ -86,8 +97,23 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         place = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         words = _words(self.classes_)
         known = np.where(self.classes_[place] == y, place, len(words))
-        self._fit(rows, np.array([*words, ""], dtype=object)[known], Category(TARGET, words), taken)
+        target, weights = Category(TARGET, words), self._class_weights(words)
+        self._fit(rows, np.array([*words, ""], dtype=object)[known], target, taken, sample_weight, weights)
         return self
+
+    def _class_weights(self, words: tuple[str, ...]) -> dict[str, float]:
+        """By the classes' words."""
+        given = {} if self.class_weight is None else self.class_weight
+        if not isinstance(given, Mapping):
+            raise InputError(
+                f"class_weight must be {{class: weight}}, found {given!r}; how many records each class has is "
+                "private: declare weights, or find them by tacit.ask"
+            )
+        by_class = dict(zip(self.classes_.tolist(), words, strict=True))
+        unknown = [name for name in given if name not in by_class]
+        if unknown:
+            raise InputError(f"class_weight names {unknown[0]!r}; the classes are {self.classes_.tolist()}")
+        return {by_class[name]: weight for name, weight in given.items()}
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Probabilities of ``classes_``, averaged over the posterior."""

@@ -6,6 +6,7 @@ warning and the guarantee then say so. Declare ``bounds``, ``classes`` and ``n_r
 
 import tempfile
 import warnings
+from collections.abc import Mapping
 from itertools import count
 from os import PathLike
 from pathlib import Path
@@ -18,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit.accountants import Guarantee, Refusal, guarantees
-from tacit.errors import InputError, UndeclaredWarning
+from tacit.errors import InputError, UndeclaredWarning, check_positive
 from tacit.estimators.wrappers import refuse_uncharged_wrappers
 from tacit.ledger import Ledger, RegisteredLedger
 from tacit.randomness import Randomness
@@ -28,13 +29,14 @@ from tacit.types import Floats
 
 Bounds = tuple[ArrayLike, ArrayLike]
 TARGET = "target"
+WEIGHT = "sample_weight"
 
 _TRANSFORMED = (
     "inputs are protected as fit got them: what was learned from private records before (a scaler, an encoder, a "
     "selector, also as a step of a Pipeline) is not covered by epsilon"
 )
 _ARGUMENTS = {"bounds": "bounds", "classes": "classes", "target bounds": "target_bounds",
-              "number of records": "n_records"}  # fmt: skip
+              "number of records": "n_records", "largest sample weight": "sample_weight_bound"}  # fmt: skip
 _fits_without_a_ledger = count(1)
 _told: set[tuple[str, ...]] = set()  # what has been warned of
 
@@ -51,6 +53,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     ledger: str | PathLike[str] | None
     budget_epsilon: float | None
     scaling: Scaling
+    sample_weight_bound: float | None
     random_state: Any
 
     ledger_: Ledger
@@ -69,17 +72,28 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return guarantees(self.ledger_, self.delta_)
 
-    def _fit(self, X: Floats, targets: NDArray[Any], target: Category | Number, taken: list[str]) -> Self:
+    def _fit(
+        self,
+        X: Floats,
+        targets: NDArray[Any],
+        target: Category | Number,
+        taken: list[str],
+        sample_weight: ArrayLike | None = None,
+        class_weight: Mapping[str, float] | None = None,
+    ) -> Self:
         """Train on validated arrays; ``taken`` is what was read off the data so far."""
         refuse_uncharged_wrappers(shares_a_ledger=self.ledger is not None)
         columns, records = self._columns(X, taken), self._records(X, taken)
+        weights = self._weights(X, sample_weight, taken)
         schema = Schema(
-            (*columns, target),
+            (*columns, *(column for column, _ in weights), target),
             dataset=type(self).__name__,
             records=records,
             target=TARGET,
             derived_from_private_data=bool(taken),
             scaling=self.scaling,
+            sample_weight=WEIGHT if weights else None,
+            class_weight=class_weight or {},
             source="as the caller stated in the constructor" if not taken else f"taken from data: {', '.join(taken)}",
         )
         if taken:
@@ -89,7 +103,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             raise InputError("budget_epsilon is the total of all fits under one ledger; name it with ledger=...")
         shared = self.budget_epsilon is not None
         problem = Problem(schema, TARGET, self.epsilon, self.delta_, self.method, self.model, shared)
-        data = encode(Table({**self._table(X).columns, TARGET: targets}), schema, TARGET)
+        cells = {**self._table(X).columns, **{column.name: values for column, values in weights}, TARGET: targets}
+        data = encode(Table(cells), schema, TARGET)
         with tempfile.TemporaryDirectory() as place:
             folder = RunFolder(Path(place) / "run")
             trained = train_table(
@@ -144,7 +159,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _names(self, X: Floats) -> list[str]:
         named = getattr(self, "feature_names_in_", ())
-        plain = len(named) == 0 or TARGET in named
+        plain = len(named) == 0 or TARGET in named or WEIGHT in named
         return [f"x{number}" for number in range(X.shape[1])] if plain else [str(name) for name in named]
 
     def _table(self, X: Floats) -> Table:
@@ -155,6 +170,20 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             taken.append("number of records")
             return len(X)
         return self.n_records
+
+    def _weights(self, X: Floats, given: ArrayLike | None, taken: list[str]) -> list[tuple[Number, Floats]]:
+        """The declared column of weights and its cells, or none. What is out of bounds counts as the nearer one."""
+        if given is None:
+            return []
+        weights = np.asarray(given, dtype=np.float64)
+        if weights.shape != (len(X),):
+            raise InputError(f"sample_weight must be one number for each of {len(X)} records, found {weights.shape}")
+        bound = self.sample_weight_bound
+        if bound is None:
+            taken.append("largest sample weight")
+            bound = float(np.nan_to_num(weights, posinf=0.0).max(initial=0.0)) or 1.0
+        check_positive("sample_weight_bound", bound)
+        return [(Number(WEIGHT, 0.0, float(bound)), weights)]
 
     def _randomness(self) -> Randomness:
         if self.random_state is None:

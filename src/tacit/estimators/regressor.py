@@ -19,8 +19,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     Args:
         target_bounds: (low, high) of the target; None takes them from the data. Targets outside are clamped.
-        epsilon, delta, bounds, n_records, method, model, ledger, budget_epsilon, scaling, random_state: as for
-            :class:`PrivateClassifier`.
+        epsilon, delta, bounds, n_records, method, model, ledger, budget_epsilon, scaling, sample_weight_bound,
+            random_state: as for :class:`PrivateClassifier`.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -45,6 +45,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         ledger: str | PathLike[str] | None = None,
         budget_epsilon: float | None = None,
         scaling: Scaling = "linear",
+        sample_weight_bound: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -57,10 +58,14 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         self.ledger = ledger
         self.budget_epsilon = budget_epsilon
         self.scaling = scaling
+        self.sample_weight_bound = sample_weight_bound
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "PrivateRegressor":
-        """Train, once, at a cost of at most (epsilon, delta). Every further fit on the same people costs that again."""
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "PrivateRegressor":
+        """Train, once, at a cost of at most (epsilon, delta). Every further fit on the same people costs that again.
+
+        ``sample_weight`` as for :class:`PrivateClassifier`; the spread of residuals is that of all records alike.
+        """
         rows, y = validate_data(self, X, y, ensure_all_finite="allow-nan", dtype=np.float64, y_numeric=True)
         values = np.asarray(y, dtype=np.float64)
         taken: list[str] = []
@@ -70,7 +75,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             low, high = (low, high) if low < high else (low - 1, high + 1)
         else:
             low, high = (float(side[0]) for side in both_bounds("target_bounds", self.target_bounds, 1))
-        self._fit(rows, values, Number(TARGET, low, high), taken)
+        self._fit(rows, values, Number(TARGET, low, high), taken, sample_weight)
         return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Floats | tuple[Floats, Floats]:

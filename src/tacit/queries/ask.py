@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.accountants import Budget, BudgetGate, Guarantee, Refusal, guarantees
-from tacit.ledger import Ledger, LedgerFile, LedgerHeader, RegisteredLedger, ledger_so_far
+from tacit.errors import InputError
+from tacit.ledger import Ledger, LedgerFile, LedgerHeader, RegisteredLedger, is_begun, ledger_so_far, read_ledger
 from tacit.queries.answers import Answer
 from tacit.queries.asked import Asked
-from tacit.queries.release import release, unit_weights
+from tacit.queries.levels import Levels
+from tacit.queries.once import drawn_once, keep_key, kept_request, note_charge, unpaid
+from tacit.queries.release import ReleasePlan, release, unit_weights
 from tacit.runs import RunFolder
 from tacit.runs.facts import FORMAT, QUERIES
 from tacit.runs.shared_budget import shared_total
 from tacit.storage.files import is_there
-from tacit.storage.json_files import write_json
+from tacit.storage.json_files import read_json, write_json
 from tacit.tables import Schema, Table, read_schema, read_table
+from tacit.tables.columns import MOST_LEVELS
 from tacit.tables.encoding import as_declared
 from tacit.tables.files import to_text
 from tacit.types import Floats
@@ -107,42 +111,81 @@ def answer(
     randomness: "Randomness | None" = None,
 ) -> Answers:
     """Every check comes before the first file and the first charge; the manifest is written last."""
-    from tacit.randomness import Randomness  # torch comes with it
-
     table = as_declared(table, asked.schema)
     asked.check_table(table)
     folder.check_free()
-    source = randomness or Randomness()
-    header = asked.header(source.kind)
+    header = asked.header("secure" if randomness is None else randomness.kind)
     _check_budget(asked, shared, header)
     with folder.claimed(new=True):
-        place = shared or folder.ledger
-        facts = run_facts(asked, None if shared is None else folder.name_of(shared))
-        write_json(folder.facts, facts)
+        named = None if shared is None else folder.name_of(shared)
+        entered = None if registry is None else folder.name_of(registry)
+        write_json(folder.facts, run_facts(asked, named) | {"registry": entered})
         folder.check_room(_room(asked, shared))
-        ledger = _charge(asked, place if registry is None else RegisteredLedger(place, registry), header)
-        found = released_answers(asked, table, lambda count: source.normals(count).numpy())
-        if shared is not None:
-            folder.keep_shared_ledger(shared)
-        write_json(folder.facts, facts | {"answers": [one.to_json() for one in found]})
-        folder.finish()
-    return Answers(asked, found, ledger)
+        if randomness is None:
+            keep_key(folder, table, asked.to_json())
+        return _answered(asked, table, folder, named, entered, randomness, charged=False)
+
+
+def go_on(table: Table | str | PathLike[str], out: str | PathLike[str]) -> Answers:
+    """The answers of queries that were stopped, the very same that they would have had; nothing is paid for twice."""
+    folder = RunFolder(Path(out))
+    folder.check_unfinished()
+    facts = read_json(folder.facts, FORMAT)
+    if facts is None or facts.value("task") != QUERIES:
+        raise InputError(f"{folder.path} holds no queries that were stopped")
+    request = kept_request(folder)
+    asked = Asked.from_json(request)
+    cells = table if isinstance(table, Table) else read_table(Path(table), asked.schema.numbers)
+    cells = as_declared(cells, asked.schema)
+    asked.check_table(cells)
+    shared, registry = facts.text("shared_ledger", "") or None, facts.text("registry", "") or None
+    own = shared is None and is_begun(folder.ledger) and bool(read_ledger(folder.ledger).charges)
+    with folder.claimed(new=False):
+        return _answered(asked, cells, folder, shared, registry, None, charged=own or request.get("charged") is True)
+
+
+def _answered(
+    asked: Asked, table: Table, folder: RunFolder, shared: str | None, registry: str | None,
+    randomness: "Randomness | None", *, charged: bool,
+) -> Answers:  # fmt: skip
+    """Charge, draw and keep. Of a shared ledger nobody can tell whose a charge is, so that the run notes its own."""
+    place = folder.ledger if shared is None else folder.path / shared
+    header = asked.header("secure" if randomness is None else randomness.kind)
+    named = place if registry is None else RegisteredLedger(place, folder.path / registry)
+    if charged:
+        ledger = read_ledger(place)
+    else:
+        with unpaid(folder):
+            ledger = _charge(asked, named, header)
+        note_charge(folder)
+    found = drawn_once(
+        folder, table, randomness,
+        lambda normals: [one.to_json() for one in released_answers(asked, table, normals)],
+    )  # fmt: skip
+    if shared is not None:
+        folder.keep_shared_ledger(place)
+    write_json(folder.facts, run_facts(asked, shared) | {"answers": found})
+    folder.finish()
+    return Answers(asked, tuple(Answer(**one) for one in found), ledger)
 
 
 def _room(asked: Asked, shared: Path | None) -> int:
-    """Bytes for the ledger, the answers, which are some 300 each, and a copy of a shared ledger."""
+    """Bytes for the ledger, the answers, which are some 300 each, and a copy of a shared ledger; levels may be many."""
     copied = 0 if shared is None or not is_there(shared) else shared.stat().st_size
-    return (1 << 16) + 1000 * sum(len(query.parts) for query in asked.queries) + 2 * copied
+    levels = sum(300 * MOST_LEVELS for query in asked.queries if isinstance(query, Levels))
+    return (1 << 16) + 1000 * sum(len(query.parts) for query in asked.queries) + 2 * levels + 2 * copied
 
 
 def released_answers(asked: Asked, table: Table, normals: Callable[[int], Floats]) -> tuple[Answer, ...]:
     """Sums with noise, and what follows from them; all of it has been charged."""
-    contributions = [one for query in asked.queries for one in query.contributions(table)]
-    noisy = release(asked.plan, contributions, weights_of(asked.schema, table), normals)
-    found: list[Answer] = []
+    weights, parts, found = weights_of(asked.schema, table), list(asked.plan.parts), list[Answer]()
     for query in asked.queries:
-        mine, noisy = noisy[: len(query.parts)], noisy[len(query.parts) :]
-        found += query.answers(mine, asked.level)
+        mine, parts = ReleasePlan(tuple(parts[: len(query.parts)]), asked.plan.multiplier), parts[len(query.parts) :]
+        if isinstance(query, Levels):
+            owners = None if weights is None else to_text(table.column(asked.schema.unit))
+            found += query.discovered(table, owners, mine.stddevs[0], asked.failure, normals, asked.level)
+        else:
+            found += query.answers(release(mine, query.contributions(table), weights, normals), asked.level)
     return tuple(found)
 
 
@@ -154,11 +197,11 @@ def weights_of(schema: Schema, table: Table) -> Floats | None:
 def _check_budget(asked: Asked, shared: Path | None, header: LedgerHeader) -> None:
     """Before there is a file: a shared ledger that cannot pay is left as it is."""
     spent = Ledger(header) if shared is None else ledger_so_far(shared, header)
-    BudgetGate(Budget.of(spent) or Budget(asked.epsilon, asked.delta))(spent, [asked.plan.charge])
+    BudgetGate(Budget.of(spent) or Budget(asked.epsilon, asked.delta))(spent, [asked.charge])
 
 
 def _charge(asked: Asked, place: Path | RegisteredLedger, header: LedgerHeader) -> Ledger:
-    charges = [asked.plan.charge]
+    charges = [asked.charge]
     with LedgerFile(place, header) as file:
         BudgetGate(asked.shared or Budget(asked.epsilon, asked.delta))(file.ledger, charges)
         file.plan(1)

@@ -1,13 +1,16 @@
 """What is asked of a table, in public facts: queries, budget and shares, and the noise that follows from them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from tacit.accountants import Budget, calibrate_noise, check_delta
+from tacit.accountants.failures import RESERVED
 from tacit.errors import InputError, check_inside, is_number
-from tacit.ledger import LedgerHeader
+from tacit.ledger import Charge, LedgerHeader, ThresholdedSample
+from tacit.queries.levels import FAILURE_SHARE, Levels
 from tacit.queries.release import ReleasePlan
 from tacit.queries.words import Query, parse_query
 from tacit.tables import Schema, Table, default_delta
@@ -62,15 +65,27 @@ class Asked:
         return self.schema.records if self.schema.unit == "record" else self.schema.users
 
     @cached_property
-    def queries(self) -> tuple[Query, ...]:
+    def queries(self) -> tuple[Query | Levels, ...]:
         return tuple(parse_query(text, self.schema) for text in self.texts)
+
+    @property
+    def failure(self) -> float:
+        """The chance that a level of one unit alone is shown, for each query that asks for levels."""
+        asking = sum(isinstance(query, Levels) for query in self.queries)
+        return FAILURE_SHARE * self.delta / asking if asking else 0.0
+
+    @property
+    def charge(self) -> Charge:
+        """What the ledger is charged for all of them."""
+        asking, event = sum(isinstance(query, Levels) for query in self.queries), self.plan.charge.event
+        return Charge(ThresholdedSample(asking * self.failure, event.queries) if asking else event, 1)
 
     @cached_property
     def plan(self) -> ReleasePlan:
         """The least noise with which all parts together stay within the budget, by a certified accountant."""
-        found = calibrate_noise(
-            self.epsilon, self.delta, probability=1.0, steps=1, accountant="pld" if self.shared is None else "rdp"
-        )
+        accountant, aside = ("pld", FAILURE_SHARE) if self.shared is None else ("rdp", RESERVED)
+        delta = self.delta * (1 - (aside if self.failure else 0.0)) * (1 - 1e-9)
+        found = calibrate_noise(self.epsilon, delta, probability=1.0, steps=1, accountant=accountant)
         weights = self.shares or (1.0,) * len(self.texts)
         total = math.fsum(weights)
         parts = tuple(
@@ -95,6 +110,23 @@ class Asked:
             assumptions=self.schema.assumptions,
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """All that it takes to ask again."""
+        shared = None if self.shared is None else [self.shared.epsilon, self.shared.delta]
+        return {"schema": self.schema.to_json(), "texts": list(self.texts), "epsilon": self.epsilon,
+                "delta": self.delta, "level": self.level, "shares": list(self.shares), "shared": shared}  # fmt: skip
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> "Asked":
+        """The inverse; the file may have been changed by hand."""
+        try:
+            return cls(
+                Schema.from_json(facts["schema"]), tuple(facts["texts"]), facts["epsilon"], facts["delta"],
+                facts["level"], tuple(facts["shares"]), None if facts["shared"] is None else Budget(*facts["shared"]),
+            )  # fmt: skip
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"what was asked for cannot be read: {type(error).__name__} {error}") from error
+
     def check_table(self, table: Table) -> None:
         """Refuse a table that lacks a column, or whose numbers are none, before anything is charged."""
         if self.schema.unit != "record":
@@ -104,5 +136,5 @@ class Asked:
             check_readable(table, column)  # type: ignore[arg-type]
 
 
-def _columns(queries: Sequence[Query]) -> list[str]:
+def _columns(queries: Sequence[Query | Levels]) -> list[str]:
     return [name for query in queries for name in query.columns]

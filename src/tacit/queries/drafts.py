@@ -14,7 +14,8 @@ from tacit.accountants import Budget, BudgetGate, check_delta, get_accountant
 from tacit.accountants.search import smallest_within
 from tacit.errors import InputError
 from tacit.ledger import Charge, Ledger, LedgerFile, LedgerHeader, ThresholdedSample
-from tacit.queries.questions import DELTA, FAILURE_SHARE, Answering, Normals
+from tacit.queries.levels import FAILURE_SHARE
+from tacit.queries.questions import DELTA, Answering, Normals
 from tacit.queries.release import Contribution, Part, ReleasePlan
 from tacit.runs import RunFolder
 from tacit.runs.facts import FORMAT, QUERIES

@@ -6,14 +6,20 @@ unit counts for one level: its own, or, of a user with several rows, the one tha
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from scipy.special import ndtri
 
+from tacit.intervals import critical
+from tacit.queries.answers import Answer
+from tacit.queries.release import Part
 from tacit.tables import Category, Table
 from tacit.tables.columns import MOST_LEVELS
 from tacit.tables.files import MISSING, to_text
 from tacit.types import Floats
 
+FAILURE_SHARE = 0.1  # of delta, for levels that a threshold finds
 ONE = 1 + 1e-6  # what a unit adds, with room for rounding
 
 
@@ -48,7 +54,42 @@ def level_counts(table: Table, column: Category, owners: Floats | None) -> Count
     return Counter(min(own, key=lambda level: (-own[level], level)) for own in votes.values())
 
 
-def found_levels(counts: Counter[str], noise: Floats, limit: float) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The query ``levels:job``: how many units have each level of a column whose levels nobody declared.
+
+    Levels that few have stay secret. An interval is that of the noise; of a level that hardly passed the threshold it
+    holds less often than it says, because a small count is shown only if its noise was large.
+    """
+
+    text: str
+    column: Category
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column.name,)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (Part(self.text, 1, 1.0),)
+
+    def discovered(
+        self, table: Table, owners: Floats | None, stddev: float, failure: float, normals: Callable[[int], Floats],
+        level: float,
+    ) -> list[Answer]:  # fmt: skip
+        """The only function of it that sees records. It has been charged."""
+        counts = level_counts(table, self.column, owners)
+        noisy = dict(zip(counts, stddev * normals(len(counts)), strict=True))
+        shown = found_levels(counts, noisy.values(), threshold(stddev, failure))
+        reach = critical(level) * stddev
+        return [
+            Answer(self.text, value, value - reach, value + reach, level, f"{self.column.name}={name}", stddev)
+            for name in shown
+            for value in (counts[name] + float(noisy[name]),)
+        ]
+
+
+def found_levels(counts: Counter[str], noise: Iterable[float], limit: float) -> tuple[str, ...]:
     """The levels whose noisy counts pass, in alphabetical order; the largest ones if they are too many."""
     noisy = {level: counts[level] + float(one) for level, one in zip(counts, noise, strict=True)}
     passed = sorted((level for level in noisy if noisy[level] > limit), key=lambda level: -noisy[level])

@@ -17,7 +17,7 @@ from tacit.errors import InputError
 from tacit.ledger import PoissonSample, ThresholdedSample
 from tacit.queries.bounds import EDGES, Bounds, found_bounds
 from tacit.queries.columns import Cells
-from tacit.queries.levels import found_levels, level_counts, threshold
+from tacit.queries.levels import FAILURE_SHARE, found_levels, level_counts, threshold
 from tacit.queries.moments import Counts
 from tacit.queries.release import Contribution, Part, ReleasePlan, exact_sums, unit_weights
 from tacit.tables import Category, Column, Ignored, Number, Schema, Table
@@ -28,7 +28,6 @@ from tacit.types import Floats
 
 DELTA = 1e-6  # where the number of units is not known before
 SHARE = 0.1  # of mu^2, for what is asked before training
-FAILURE_SHARE = 0.1  # of delta, for levels that a threshold finds
 _FEWEST = 0.01  # of all units, in a bin that is found
 _SEEN = 3.0  # standard deviations of the noise that a cell must hold to count at all
 _CLEAR = 5.0  # and a bin

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tacit.accountants import BudgetGate
-from tacit.ledger import Charge, LedgerFile
+from tacit.ledger import Charge, LedgerFile, is_begun, read_ledger
+from tacit.queries.once import drawn_once, keep_key, kept_request, note_charge, unpaid
 from tacit.queries.questions import Questions
 from tacit.runs import Problem, RunFacts, RunFolder
 from tacit.tables import Schema, Table
@@ -21,35 +22,66 @@ def begin_with_questions(
     problem_of: Callable[[Schema], Problem],
     *,
     registry: str | None = None,
-    evidence: bool = False,
+    shared: tuple[str, float] | None = None,
     randomness: "Randomness | None" = None,
 ) -> RunFacts:
     """Charge, ask, and note what was found; ``train_table(..., begun=True)`` goes on from there.
 
-    A stop between the charge and the note loses the answers, which may have been seen: they are not asked for again.
+    A stop after that takes nothing away: :func:`go_on_asking` draws the very same answers.
 
     Args:
         problem_of: what is to be learned with a schema that is filled in. It is tried out before anything is charged.
+        shared: the ledger that is charged with other runs, as run.json names it, and its total.
     """
-    from tacit.randomness import Randomness
+    from tacit.runs.fit import check_budget
     from tacit.runs.whole_run import plan_of
 
     questions.check_table(table)
-    source = randomness or Randomness()
-
-    def problem(schema: Schema) -> Problem:
-        return replace(problem_of(schema), asked=questions.event)
-
-    facts = RunFacts(problem(questions.placeholder()), registry=registry, evidence=evidence, asking=True)
+    ledger, total = shared or (None, None)
+    first = replace(problem_of(questions.placeholder()), asked=questions.event)
+    facts = RunFacts(first, shared_ledger=ledger, shared_epsilon=total, registry=registry, asking=True)
     _ = facts.problem.recipe  # refuses bad numbers before anything is written
-    plan = plan_of(facts, folder)
+    check_budget(first, plan_of(facts, folder), Charge(questions.event, 1))
     with folder.claimed(new=True):
         folder.write_facts(facts)
-        with LedgerFile(plan.ledger, plan.header(source)) as file:
-            if plan.budget is not None:
-                BudgetGate(plan.budget)(file.ledger, [Charge(questions.event, 1)])
-            file.reserve([Charge(questions.event, 1)])
-        found = questions.answered(table, lambda count: source.normals(count).numpy())
-        facts = replace(facts, problem=problem(found), asking=False)
-        folder.write_facts(facts)
+        if randomness is None:
+            keep_key(folder, table, {"schema": questions.schema.to_json()})
+        return _asked(facts, questions, table, folder, randomness, charged=False)
+
+
+def go_on_asking(facts: RunFacts, table: Table, folder: RunFolder) -> RunFacts:
+    """The facts of a run that was stopped while it asked; what was paid for is not paid for again."""
+    request = kept_request(folder)
+    schema = Schema.from_json(request.get("schema"))
+    questions = Questions(schema, facts.problem.epsilon, facts.problem.delta)
+    questions.check_table(table)
+    own = facts.shared_ledger is None and is_begun(folder.ledger) and bool(read_ledger(folder.ledger).charges)
+    with folder.claimed(new=False):
+        return _asked(facts, questions, table, folder, None, charged=own or request.get("charged") is True)
+
+
+def _asked(
+    facts: RunFacts, questions: Questions, table: Table, folder: RunFolder, randomness: "Randomness | None", *,
+    charged: bool,
+) -> RunFacts:  # fmt: skip
+    if not charged:
+        with unpaid(folder):
+            _charge(facts, questions, folder, randomness)
+        note_charge(folder)
+    found = drawn_once(folder, table, randomness, lambda normals: questions.answered(table, normals).to_json())
+    filled = replace(facts.problem, schema=Schema.from_json(found), asked=questions.event)
+    facts = replace(facts, problem=filled, asking=False)
+    folder.write_facts(facts)
+    folder.asking.unlink(missing_ok=True)
     return facts
+
+
+def _charge(facts: RunFacts, questions: Questions, folder: RunFolder, randomness: "Randomness | None") -> None:
+    from tacit.randomness import Randomness
+    from tacit.runs.whole_run import plan_of
+
+    plan, charges = plan_of(facts, folder), [Charge(questions.event, 1)]
+    with LedgerFile(plan.ledger, plan.header(randomness or Randomness())) as file:
+        if plan.budget is not None:
+            BudgetGate(plan.budget)(file.ledger, charges)
+        file.reserve(charges)

@@ -7,14 +7,16 @@ from tacit.errors import InputError
 from tacit.queries.answers import Answer
 from tacit.queries.bounds import Bounds
 from tacit.queries.columns import MOST_CELLS, Cells, Values
+from tacit.queries.levels import Levels
 from tacit.queries.moments import Correlation, Counts, Moments, Sums
 from tacit.queries.quantiles import Quantiles
 from tacit.queries.release import Contribution, Noisy, Part
-from tacit.tables import Number, Schema, Table
+from tacit.tables import Category, Number, Schema, Table
 from tacit.tables.files import to_number
 
 KINDS = (
-    "count, sum:X, mean:X, variance:X, quantile:X:.5, histogram:X, count:X,Y, correlation:X,Y, bounds:X or mean:X:by:Y"
+    "count, sum:X, mean:X, variance:X, quantile:X:.5, histogram:X, count:X,Y, correlation:X,Y, bounds:X, "
+    "levels:X or mean:X:by:Y"
 )
 
 
@@ -41,7 +43,7 @@ class Query(Protocol):
         ...
 
 
-def parse_query(text: str, schema: Schema) -> Query:
+def parse_query(text: str, schema: Schema) -> Query | Levels:
     """A query in words, checked against the declared columns.
 
     Example:
@@ -60,7 +62,7 @@ def parse_query(text: str, schema: Schema) -> Query:
         raise InputError(f"query {text!r}: {error}") from error
 
 
-def _query(text: str, kind: str, words: list[str], by: tuple[str, ...], schema: Schema) -> Query:
+def _query(text: str, kind: str, words: list[str], by: tuple[str, ...], schema: Schema) -> Query | Levels:
     match kind, words:
         case "count", [] if not by:
             return Counts(text, Cells())
@@ -81,6 +83,11 @@ def _query(text: str, kind: str, words: list[str], by: tuple[str, ...], schema: 
             if not isinstance(column, Number):
                 raise InputError(f"column {name!r} is a {column.kind}; only numbers have bounds")
             return Bounds(text, column)
+        case "levels", [name] if not by:
+            column = schema.column(name)
+            if not isinstance(column, Category) or column.levels:
+                raise InputError(f"column {name!r} must be a category without declared levels; with them, count:{name}")
+            return Levels(text, column)
         case "correlation", [both] if not by and len(_names(both)) == 2:
             first, second = _names(both)
             if first == second:

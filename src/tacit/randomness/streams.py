@@ -66,6 +66,18 @@ class Randomness:
         found._start(hashlib.sha256(f"tacit seeded randomness {self._seed} of rank {rank}".encode()).digest())
         return found
 
+    @classmethod
+    def of_key(cls, key: bytes) -> "Randomness":
+        """A secure source whose key the caller made and guards, to draw one release again after a stop.
+
+        Two releases, or one of two tables, must never share a key: their difference would have no noise.
+        """
+        if not isinstance(key, bytes) or len(key) != 32:
+            raise InputError("a key must be 32 bytes")
+        source = cls()
+        source._start(key)
+        return source
+
     @property
     def kind(self) -> Literal["secure", "seeded"]:
         return "secure" if self._seed is None else "seeded"

@@ -19,6 +19,7 @@ from tacit.errors import InputError
 from tacit.tables import Category, Flag, Number, Schema, Table
 from tacit.tables.encoding import level_places, missing_cells
 from tacit.tables.files import number_text, shown, to_numbers
+from tacit.tables.weights import weighs
 from tacit.types import Floats
 
 Feature = Number | Category | Flag
@@ -160,6 +161,10 @@ def parse_interaction(text: str, columns: Sequence[Feature]) -> tuple[str, str]:
 
 def covariates(schema: Schema, outcome: str, exposure: str | None = None) -> tuple[Feature, ...]:
     """The declared columns that explain the outcome."""
+    if weighs(schema):
+        raise InputError(
+            "tacit regress counts all records alike: leave sample_weight and class_weight out of the schema"
+        )
     found = tuple(column for column in schema.features(outcome) if column.name != exposure)
     for column in found:
         if not column.is_declared:

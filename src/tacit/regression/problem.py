@@ -14,6 +14,7 @@ from tacit.regression.families import Family, FamilyName, Linear, Logistic, Mult
 from tacit.regression.newton.plan import ReleasePlan, release_plan
 from tacit.regression.newton.sums import Rows
 from tacit.tables import Category, Flag, Ignored, Number, Schema, Table, default_delta
+from tacit.tables.columns import source_of
 from tacit.tables.encoding import as_declared, level_places
 from tacit.tables.files import to_numbers, to_text
 from tacit.types import Floats
@@ -210,7 +211,7 @@ class RegressionProblem:
 
     def check_table(self, table: Table) -> None:
         """Refuse a table that lacks a column, before anything is charged."""
-        for name in (self.outcome, *(column.name for column in self.design.columns)):
+        for name in (self.outcome, *(source_of(column) for column in self.design.columns)):
             table.column(name)
         for named in (self.exposure, self.schema.unit if self.is_by_person else None):
             if named is not None:

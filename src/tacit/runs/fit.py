@@ -16,7 +16,7 @@ from tacit.mechanisms import ClipRecords, GaussianNoise
 from tacit.posteriors import Posterior, RegressionPrediction, predict
 from tacit.randomness import Randomness
 from tacit.runs.facts import Spread
-from tacit.runs.models import build_model, inference_method, likelihood_of, residuals_of
+from tacit.runs.models import batch_of, build_model, inference_method, likelihood_of, residuals_of
 from tacit.runs.problem import Problem
 from tacit.runs.spread import Histogram, charge_spread, release_spread
 from tacit.sampling import PoissonSampling, Records, Users
@@ -61,14 +61,17 @@ def training_plan(problem: Problem, ledger: str | PathLike[str], budget: Budget 
     )
 
 
-def check_budget(problem: Problem, plan: TrainingPlan) -> None:
-    """Refuse a run that a shared budget cannot pay to its end, before it spends a part of it."""
+def check_budget(problem: Problem, plan: TrainingPlan, *before: Charge) -> None:
+    """Refuse a run that a shared budget cannot pay to its end, before it spends a part of it.
+
+    ``before`` is what it is charged for before its steps.
+    """
     if plan.budget is None or not problem.shared:  # its own budget is what its noise was found for
         return
     settings = problem.recipe
     step = plan.sampling.event((GaussianSumQuery(1.0, settings.noise_multiplier),))
     learned = Charge(step, settings.steps) if settings.search is None else Charge(settings.search, 1)
-    charges = [learned, *settings.beside]
+    charges = [*before, learned, *settings.beside]
     BudgetGate(plan.budget)(ledger_so_far(plan.ledger, plan.header(Randomness())), charges)
 
 
@@ -131,15 +134,14 @@ def learn(
     resume: bool = False, beside: Sequence[Charge] = (),
 ) -> Fitted:  # fmt: skip
     """All steps of the plan, or as many of them as the budget still pays for."""
-    settings, inputs, targets = problem.recipe, torch.from_numpy(data.inputs), torch.from_numpy(data.targets)
-    held_out = None if probes is None else (torch.from_numpy(probes.inputs), torch.from_numpy(probes.targets))
+    settings, held_out = problem.recipe, None if probes is None else batch_of(probes)
     evidence = EvidencePlan(probes=held_out, members=members) if held_out is not None or members else None
     method = inference_method(problem, build_model(problem))
     keeping = Keeping(settings.draws if problem.method in ("sgld", "sghmc") else 1, settings.keep_every)
     try:
         run = train(
             method,
-            DataSource((inputs, targets), user_ids=None if data.users is None else data.users.tolist()),
+            DataSource(batch_of(data), user_ids=None if data.users is None else data.users.tolist()),
             plan,
             keep_last=keeping.last,
             keep_every=keeping.every,

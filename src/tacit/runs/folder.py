@@ -7,6 +7,7 @@ evaluation.json          how good it is on data that was declared public
 artefacts.json           the hashes of these, written last: it alone says that the run is finished
 checkpoint.safetensors   while the run goes on
 hold-out.private         which records are kept from training, while the run goes on
+asking.private           what is asked of the table and the key of its noise, until the answers are there
 tuning*.private          how far a search is, and its best trial, while it goes on
 evidence.*.safetensors   private, if asked for; readable by the owner alone
 """
@@ -69,6 +70,10 @@ class RunFolder:
         return self.path / "hold-out.private"
 
     @property
+    def asking(self) -> Path:
+        return self.path / "asking.private"
+
+    @property
     def tuning(self) -> Path:
         return self.path / "tuning.private"
 
@@ -97,11 +102,10 @@ class RunFolder:
             raise InputError(f"{self.path} is not a folder; name another with --out")
         if self.is_finished:
             raise InputError(f"{self.path} holds a finished run; name another folder with --out, or remove it")
-        if self.ledger.exists() or self.checkpoint.exists() or self.posterior.exists():
+        if any(path.exists() for path in (self.ledger, self.checkpoint, self.posterior, self.asking)):
             if self._task == QUERIES:
                 raise InputError(
-                    f"{self.path} holds queries that were stopped: what was charged stays so, and answers that may "
-                    "have been seen are not drawn again; name another folder with --out"
+                    f"{self.path} holds queries that were stopped; go on with --resume, or name another folder"
                 )
             raise InputError(
                 f"{self.path} holds a run that was not finished; go on with --resume, or name another folder"
@@ -135,7 +139,7 @@ class RunFolder:
             try:
                 yield
             except TacitError:
-                if new and not (self.ledger.exists() or self.checkpoint.exists()):
+                if new and not any(path.exists() for path in (self.ledger, self.checkpoint, self.asking)):
                     self.facts.unlink(missing_ok=True)
                     self.hold_out.unlink(missing_ok=True)
                     self.forget_search()
@@ -176,7 +180,7 @@ class RunFolder:
         """Mark the run as finished: from here on its files are what they are. The checkpoint has served its time."""
         made = (self.facts, self.posterior, self.evaluation)
         write_manifest(self.path, [path.name for path in made if path.exists()])
-        for path in (self.checkpoint, self.hold_out):
+        for path in (self.checkpoint, self.hold_out, self.asking):
             path.unlink(missing_ok=True)
             temporary_path(path).unlink(missing_ok=True)  # a kill may have left a part of the last one
         if is_there(self.tuning):
@@ -256,10 +260,8 @@ class RunFolder:
 
     def check_finished(self) -> None:
         """Refuse a run that was not finished, and one whose files are not those that it wrote."""
-        if not self.is_finished and self._task == QUERIES:
-            raise InputError(f"{self.path} holds queries that were stopped, which cannot go on: they have no answers")
         if not self.is_finished:
-            command = {COEFFICIENTS: "regress", "search": "tune"}.get(self._task or "", "train")
+            command = {COEFFICIENTS: "regress", "search": "tune", QUERIES: "ask"}.get(self._task or "", "train")
             raise InputError(
                 f"{self.path} holds no finished run; go on with tacit {command} TABLE --resume --out {self.path}"
             )

@@ -7,7 +7,7 @@ charged on top of training, though a unit is never part of both.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ def split_off(
     if found is None or len(found) != math.ceil(len(data.rows) / 8):
         raise InputError(f"{folder.hold_out} is not that of this table: which records were held out is not known")
     held = np.unpackbits(np.frombuffer(found, np.uint8), count=len(data.rows)).astype(bool)
-    return _some(data, ~held), _some(data, held)
+    return data.at(~held), data.at(held)
 
 
 def release_scores(predictor: Predictor, held: Encoded, noise: float, randomness: Randomness) -> list[Score]:
@@ -123,8 +123,3 @@ def weights_of(data: Encoded) -> Floats | None:
         return None
     units, place = _units(data)
     return np.asarray(1.0 / np.bincount(place, minlength=units)[place])
-
-
-def _some(data: Encoded, kept: NDArray[np.bool_]) -> Encoded:
-    users = None if data.users is None else data.users[kept]
-    return replace(data, inputs=data.inputs[kept], targets=data.targets[kept], users=users, rows=data.rows[kept])

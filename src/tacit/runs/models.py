@@ -18,11 +18,12 @@ from tacit.inference import (
     VariationalInference,
     bayes_by_backprop,
 )
-from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, GaussianMixture, Weighed
+from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, GaussianMixture, RecordWeighed, Weighed
 from tacit.runs.factory import model_from_factory
 from tacit.runs.facts import Spread
 from tacit.runs.problem import HIDDEN, Problem
-from tacit.tables import target_scale
+from tacit.tables import Encoded, target_scale
+from tacit.tables.weights import weighs
 
 DROPOUT = 0.05
 FRICTION = 0.3
@@ -58,10 +59,20 @@ def residuals_of(problem: Problem, targets: Tensor, mean: Tensor) -> Tensor:
     return away * (half / (1 + mean).clamp(min=1e-6)).sqrt() / PEARSON
 
 
-def losses_of(problem: Problem) -> Weighed | Bernoulli | Categorical | Gaussian | Counts:
+def losses_of(problem: Problem) -> Weighed | RecordWeighed | Bernoulli | Categorical | Gaussian | Counts:
     """What is learned from: the likelihood, weighed so that one record cannot count more than another."""
     likelihood = likelihood_of(problem)
-    return Weighed(likelihood) if problem.schema.scaling == "linear" else likelihood
+    classes = None if problem.classes is None else len(problem.classes)
+    found = RecordWeighed(likelihood, classes) if weighs(problem.schema) else likelihood
+    return Weighed(found) if problem.schema.scaling == "linear" else found
+
+
+def batch_of(data: Encoded) -> tuple[Tensor, Tensor]:
+    """Records as the losses take them: inputs, and targets, with weights beside them if records have any."""
+    inputs, targets = torch.from_numpy(data.inputs), torch.from_numpy(data.targets)
+    if data.weights is None:
+        return inputs, targets
+    return inputs, torch.stack([targets.float(), torch.from_numpy(data.weights)], 1)
 
 
 def build_model(problem: Problem) -> nn.Module:

@@ -226,4 +226,5 @@ def _record_scores(predictor: Predictor, data: Encoded) -> Floats:
             found = (said.argmax(1) == labels).astype(np.float64)
         else:
             found = 1 - np.square(said - np.eye(said.shape[1])[labels]).sum(1) / 2
-    return np.asarray(np.clip(np.nan_to_num(found), 0.0, 1.0))
+    each = np.clip(np.nan_to_num(found), 0.0, 1.0)
+    return np.asarray(each if data.weights is None else each * data.weights)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.tables.columns import Category, Column, Flag, Ignored, Number
+from tacit.tables.columns import Category, Column, Flag, Ignored, Number, source_of
 from tacit.tables.encoding import as_declared, places_among, sides_of
 from tacit.tables.files import MISSING, Cells, Table, number_text, shown, to_number, to_numbers, to_text
 from tacit.tables.schema import Schema
@@ -60,16 +60,17 @@ def check_file(path: Path) -> Iterator[OddThing]:
 
 def check_table(table: Table, schema: Schema, target: str | None = None) -> Iterator[OddThing]:
     """What a schema does not say about a table, or says otherwise."""
-    declared = {column.name for column in schema.columns} | {schema.unit}
+    declared = {source_of(column) for column in schema.columns} | {schema.unit}
     if others := [name for name in table.names if name not in declared]:
         yield OddThing("", f"columns are in the table but not in the schema: {shown(others)}", len(others))
     yield from _size(table, schema)
     given = as_declared(table, schema)
     for column in schema.columns:
-        if column.name not in table.columns:
-            yield OddThing(column.name, "the schema declares it, but the table has no such column")
+        source = source_of(column)
+        if source not in table.columns:
+            yield OddThing(source, "the schema declares it, but the table has no such column")
         else:
-            yield from _column(column, given.columns[column.name], table.columns[column.name])
+            yield from _column(column, given.columns[column.name], table.columns[source])
     yield from _repeated(table, schema)
     if target is not None and target in table.columns:
         yield from _rare(given, schema, target)

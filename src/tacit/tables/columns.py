@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, get_args
 
 from tacit.errors import InputError, check_positive
-from tacit.tables.dates import dates_to_days, days_to_dates
+from tacit.tables.dates import ISO, PARTS, dates_to_days, days_to_dates, part_columns
 
 Transform = Literal["linear", "sqrt", "log"]
 MOST_LEVELS = 1000
@@ -84,7 +84,10 @@ class Number:
 class Category:
     """One of several declared levels, as text; what is none of them has no feature set.
 
-    ``ask`` is ("levels",) if they are to be found by a charged query (``levels = "ask"`` in a schema).
+    Args:
+        ask: ("levels",) if they are to be found by a charged query (``levels = "ask"`` in a schema).
+        of, part, written: it is the part (year, quarter, month or weekday) of the dates in the table's column ``of``,
+            which are written so.
     """
 
     name: str
@@ -93,10 +96,19 @@ class Category:
     weight: float = 1.0
     missing: tuple[float | str, ...] = ()
     ask: tuple[str, ...] = ()
+    of: str = ""
+    part: str = ""
+    written: str = ISO
 
     kind: ClassVar[str] = "category"
 
     def __post_init__(self) -> None:
+        texts = all(isinstance(text, str) for text in (self.of, self.part, self.written))
+        if not texts or bool(self.of) != bool(self.part) or (self.part and self.part not in PARTS):
+            raise InputError(
+                f"column {self.name!r}: part must be one of {', '.join(PARTS)}, of the name of the dates' column, and "
+                "written how they are written, as in %d.%m.%Y"
+            )
         if not all(isinstance(level, str) for level in self.levels):
             raise InputError(f'column {self.name!r}: levels must be texts in quotes, as in levels = ["0", "1"]')
         if len(set(self.levels)) != len(self.levels):
@@ -169,6 +181,21 @@ class Ignored:
 Column = Number | Category | Flag | Ignored
 _KINDS: tuple[Any, ...] = (Number, Category, Flag, Ignored)
 KINDS: dict[str, Any] = {kind.kind: kind for kind in _KINDS}
+
+
+def columns_from_json(facts: object) -> list[Column]:
+    """What a schema file says of a column: one, or a date's column and its parts. Dates need no bounds beside parts."""
+    if not isinstance(facts, dict) or facts.get("kind") != DATE or "parts" not in facts:
+        return [column_from_json(facts)]
+    dates = column_from_json(facts)
+    assert isinstance(dates, Number)
+    parts = [column_from_json(part) for part in part_columns(facts, dates.low, dates.high)]
+    return [dates, *parts] if dates.is_declared else parts
+
+
+def source_of(column: Column) -> str:
+    """The table's column that it is read from."""
+    return column.of or column.name if isinstance(column, Category) else column.name
 
 
 def column_from_json(facts: object) -> Column:

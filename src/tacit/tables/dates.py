@@ -1,6 +1,9 @@
-"""Dates as numbers: a day is its number, each cell is read by itself, and a schema writes bounds as dates."""
+"""Dates as numbers: a day is its number, each cell is read by itself, and a schema writes bounds as dates.
 
-from collections.abc import Mapping
+A part of a date, such as its month, is a category of its own, with levels that need no look at the table.
+"""
+
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Any
 
@@ -10,6 +13,14 @@ from numpy.typing import NDArray
 from tacit.errors import InputError
 
 ISO = "%Y-%m-%d"
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+PARTS: dict[str, Callable[[date], str]] = {
+    "year": lambda day: str(day.year),
+    "quarter": lambda day: str(1 + (day.month - 1) // 3),
+    "month": lambda day: str(day.month),
+    "weekday": lambda day: _WEEKDAYS[day.weekday()],
+}
+_LEVELS = {"quarter": tuple("1234"), "month": tuple(map(str, range(1, 13))), "weekday": _WEEKDAYS}
 
 
 def day_numbers(cells: NDArray[Any], written: str) -> NDArray[np.float64]:
@@ -32,6 +43,39 @@ def _day(cell: object, written: str) -> float:
         return float("nan")
 
 
+def date_parts(cells: NDArray[Any], written: str, part: str) -> NDArray[np.object_]:
+    """The part of each date, which is text or a number of days; no text for what is no date.
+
+    Example:
+        >>> date_parts(np.array(["2001-01-31", "?"], dtype=object), ISO, "weekday").tolist()
+        ['Wed', '']
+    """
+    days = cells if cells.dtype.kind == "f" else day_numbers(cells, written)
+    known = {day: PARTS[part](date.fromordinal(int(day))) for day in np.unique(days[np.isfinite(days)]) if day >= 1}
+    return np.array([known.get(day, "") for day in days.tolist()], dtype=object)
+
+
+def part_columns(facts: Mapping[str, Any], low: float | None, high: float | None) -> list[dict[str, Any]]:
+    """What the ``parts`` of a date column declare: a category each, such as "visit month" of "visit"."""
+    name, parts = str(facts["name"]), facts.get("parts", [])
+    if not isinstance(parts, list) or not parts or not all(part in list(PARTS) for part in parts):
+        raise InputError(f"column {name!r}: parts must be a list of {', '.join(PARTS)}, found {parts!r}")
+    if "year" in parts and (low is None or high is None):
+        raise InputError(f"column {name!r}: the part 'year' needs low and high, which say which years there are")
+    shared = {key: facts[key] for key in ("may_be_missing", "weight", "missing", "written") if key in facts}
+    return [
+        {"name": f"{name} {part}", "kind": "category", "of": name, "part": part,
+         "levels": list(_LEVELS[part]) if part in _LEVELS else _years(low, high)} | shared
+        for part in parts
+    ]  # fmt: skip
+
+
+def _years(low: float | None, high: float | None) -> list[str]:
+    assert low is not None
+    assert high is not None
+    return [str(year) for year in range(date.fromordinal(int(low)).year, date.fromordinal(int(high)).year + 1)]
+
+
 def as_day(name: str, key: str, value: object) -> float:
     """A bound of a date column, written as a date."""
     day = value.toordinal() if isinstance(value, date) else _day(value, ISO)
@@ -42,7 +86,7 @@ def as_day(name: str, key: str, value: object) -> float:
 
 def dates_to_days(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What a schema says of a date column, as a number column of days."""
-    name, said = str(facts["name"]), {key: value for key, value in facts.items() if key != "kind"}
+    name, said = str(facts["name"]), {key: value for key, value in facts.items() if key not in ("kind", "parts")}
     for key in ("low", "high"):
         if key in said:
             said[key] = as_day(name, key, said[key])

@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InputError
-from tacit.tables.columns import Category, Flag, Ignored, Number
-from tacit.tables.dates import day_numbers
+from tacit.tables.columns import Category, Flag, Ignored, Number, source_of
+from tacit.tables.dates import date_parts, day_numbers
 from tacit.tables.files import MISSING, Cells, Table, number_text, to_number, to_numbers, to_text
 from tacit.tables.schema import Schema
+from tacit.tables.weights import Weights, record_weights
 
 Floats = NDArray[np.float32]
 Feature = Number | Category | Flag
@@ -36,13 +37,21 @@ _ROWS = 1 << 15  # that are encoded at once
 class Encoded:
     """Records ready for a model, and for each the row of the table that it was. Private.
 
-    ``targets`` are class numbers, or numbers on [-1, 1] by the declared bounds.
+    ``targets`` are class numbers, or numbers on [-1, 1] by the declared bounds; ``weights``, if records count
+    differently, shares of the largest weight there can be.
     """
 
     inputs: Floats
     targets: NDArray[np.float32] | NDArray[np.int64]
     users: NDArray[np.object_] | None
     rows: NDArray[np.int64]
+    weights: Weights | None = None
+
+    def at(self, kept: NDArray[np.bool_]) -> "Encoded":
+        """Some of the records."""
+        users = None if self.users is None else self.users[kept]
+        weights = None if self.weights is None else self.weights[kept]
+        return Encoded(self.inputs[kept], self.targets[kept], users, self.rows[kept], weights)
 
 
 def feature_names(schema: Schema, target: str) -> list[str]:
@@ -69,10 +78,12 @@ def as_declared(table: Table, schema: Schema) -> Table:
 
 def _declared_cells(table: Table, schema: Schema) -> Iterator[tuple[str, NDArray[Any]]]:
     for column in schema.columns:
-        cells = table.columns.get(column.name)
+        cells = table.columns.get(source_of(column))
         if cells is None or isinstance(column, Ignored):
             continue
-        if isinstance(column, Number) and column.date:
+        if isinstance(column, Category) and column.part:
+            yield column.name, date_parts(_without(cells, column), column.written, column.part)
+        elif isinstance(column, Number) and column.date:
             yield column.name, cells if cells.dtype.kind == "f" else day_numbers(_without(cells, column), column.date)
         elif isinstance(column, Number) and column.decimal == "," and cells.dtype.kind != "f":
             commas = [cell.replace(".", "").replace(",", ".") if isinstance(cell, str) else cell for cell in cells]
@@ -133,9 +144,9 @@ def _mean_square(column: Feature) -> float:
 
 
 def encode(table: Table, schema: Schema, target: str, *, public: bool = False) -> Encoded:
-    """Features, targets and owners of the records that have a target and, where it matters, an owner.
+    """Features, targets and owners of the records that have a target and, where they matter, an owner and a weight.
 
-    Public records need no owner: nobody has to be protected there.
+    Public records need no owner, as nobody has to be protected there, and no column of weights.
     """
     table = as_declared(table, schema)
     targets, known = _targets(table, schema, target)
@@ -143,13 +154,21 @@ def encode(table: Table, schema: Schema, target: str, *, public: bool = False) -
     if schema.unit != "record" and not public:
         users = to_text(table.column(schema.unit))
         known = known & (users != "")  # a row of nobody cannot be protected as somebody's
+    if schema.sample_weight is not None and not public:
+        table.column(schema.sample_weight)
+    weights = record_weights(table, schema, target, targets)
+    if weights is not None:
+        known = known & (weights > 0)
+        if not (weights > 0).any():
+            raise InputError("all weights are zero; look at sample_weight")
     rows = np.flatnonzero(known)
     if not len(rows):
         what = "classes" if schema.classes(target) else "numbers"
         raise InputError(f"no value of the target {target!r} is one of the declared {what}; look at the schema")
     kept = table if known.all() else Table({name: cells[rows] for name, cells in table.columns.items()})
     inputs = encode_inputs(kept, schema, target)
-    return Encoded(inputs, targets[rows], None if users is None else users[rows], rows)
+    weights = None if weights is None else weights[rows]
+    return Encoded(inputs, targets[rows], None if users is None else users[rows], rows, weights)
 
 
 def target_scale(schema: Schema, target: str) -> tuple[float, float]:

@@ -221,8 +221,9 @@ def _read_excel(path: Path) -> Table:
     except ImportError as error:
         raise InputError(f"{path}: reading Excel needs openpyxl; install tacit[excel], or save as CSV") from error
     try:
-        rows = load_workbook(path, read_only=True, data_only=True).worksheets[0].iter_rows(values_only=True)
-        cells = [[_plain_cell(value) for value in row] for row in rows]
+        with path.open("rb") as file:  # which openpyxl itself would leave open
+            rows = load_workbook(file, read_only=True, data_only=True).worksheets[0].iter_rows(values_only=True)
+            cells = [[_plain_cell(value) for value in row] for row in rows]
     except Exception as error:  # of a damaged file it raises what its parts raise
         raise InputError(f"{path} is damaged or no Excel file: {error}") from error
     cells = [row for row in cells if any(row)]

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from tacit.accountants import check_delta, gaussian_mu, get_accountant
+from tacit.accountants.renyi.filter import cost_by_filter
 from tacit.accountants.search import smallest_within
 from tacit.errors import InputError, RefusedError, check_count, check_positive
 from tacit.ledger import (
@@ -244,7 +245,7 @@ def _noise(
     fixed = [] if spread_noise is None else [Charge(spread_event(spread_noise), 1)]
     numbers = spread_noise is not None
     fixed += [] if score_noise is None else [Charge(score_event(score_noise, numbers=numbers), 1)]
-    fixed += [] if asked is None else [Charge(asked, 1)]
+    first = [] if asked is None else [Charge(asked, 1)]
 
     def cost(z: float) -> float:
         if number is None:
@@ -252,7 +253,9 @@ def _noise(
         else:
             sampled = Charge(search_event(z, probability, steps, number), 1)
         try:
-            return reader.guarantee(Ledger.planned([*fixed, sampled]), delta=delta).epsilon
+            if first and accountant == "rdp":  # later runs may follow the answers
+                return cost_by_filter([*first, *fixed, sampled], epsilon, delta)
+            return reader.guarantee(Ledger.planned([*first, *fixed, sampled]), delta=delta).epsilon
         except RefusedError:
             return math.inf
 

@@ -7,19 +7,20 @@ public knowledge more often than not: an age lies between 0 and 120 whoever is i
 import json
 import tomllib
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tacit.errors import InputError, check_count
-from tacit.tables.columns import Category, Column, Flag, Ignored, Number, column_from_json, column_to_json
+from tacit.errors import InputError, check_count, check_positive
+from tacit.tables.columns import Category, Column, Flag, Ignored, Number, column_to_json, columns_from_json
 from tacit.tables.files import shown
 
 Task = Literal["classification", "regression"]
 Scaling = Literal["linear", "norm"]
 FORMAT = 1
 _FACTS = ("dataset", "records", "users", "target", "unit", "derived_from_private_data", "source", "registry", "asked",
-          "scaling")  # fmt: skip
+          "scaling", "sample_weight", "class_weight")  # fmt: skip
 ASK = "ask"
 
 
@@ -42,6 +43,8 @@ class Schema:
         asked: what was found by charged queries: names of columns, and "records" or "users".
         scaling: how a model's records are kept bounded. "linear": by weights on their losses, so that a linear model
             is linear in the columns; "norm": each record is scaled to norm 1.
+        sample_weight: the number column that says how much each record counts, from 0 to its declared ``high``.
+        class_weight: how much records of a class count; those that are not named, 1.
 
     Example:
         >>> schema = Schema((Number("age", 0, 120), Category("smoker", ("no", "yes"))), records=1000)
@@ -61,6 +64,8 @@ class Schema:
     ask_units: bool = False
     asked: tuple[str, ...] = ()
     scaling: Scaling = "linear"
+    sample_weight: str | None = None
+    class_weight: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         again = [name for name, count in Counter(column.name for column in self.columns).items() if count > 1]
@@ -70,12 +75,16 @@ class Schema:
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
         for name, kind in (("dataset", str), ("target", str), ("unit", str), ("derived_from_private_data", bool),
-                           ("registry", str)):  # fmt: skip
+                           ("registry", str), ("sample_weight", str)):  # fmt: skip
             value = getattr(self, name)
-            if not isinstance(value, kind) and not (name in ("target", "registry") and value is None):
+            if not isinstance(value, kind) and not (name in ("target", "registry", "sample_weight") and value is None):
                 raise InputError(f"the schema's {name} must be a {kind.__name__}, found {value!r}")
         if self.scaling not in get_args(Scaling):
             raise InputError(f"the schema's scaling must be 'linear' or 'norm', found {self.scaling!r}")
+        if not isinstance(self.class_weight, Mapping):
+            raise InputError(f"class_weight must be like {{no = 1, yes = 3}}, found {self.class_weight!r}")
+        for name, weight in self.class_weight.items():
+            check_positive(f"class_weight of {name!r}", weight)
 
     def column(self, name: str) -> Column:
         for column in self.columns:
@@ -88,7 +97,7 @@ class Schema:
         used = tuple(
             column
             for column in self.columns
-            if column.name not in (target, self.unit) and not isinstance(column, Ignored)
+            if column.name not in (target, self.unit, self.sample_weight) and not isinstance(column, Ignored)
         )
         if not used:
             raise InputError("the schema leaves no column to predict from; declare at least one")
@@ -150,7 +159,25 @@ class Schema:
                 raise InputError(f"target {target!r} is a number: declare its bounds, low and high")
         if self.unit != "record" and self.unit == target:
             raise InputError(f"column {target!r} cannot be both the target and the unit of privacy")
+        self._check_weights(target)
         _ = self.units
+
+    def _check_weights(self, target: str) -> None:
+        classes = self.classes(target) or ()
+        unknown = [name for name in self.class_weight if name not in classes]
+        if unknown:
+            raise InputError(f"class_weight names {unknown[0]!r}; the classes of {target!r} are {shown(list(classes))}")
+        if self.sample_weight is None:
+            return
+        match self.column(self.sample_weight):
+            case Number(low=float() | int() as low, high=float() | int(), date="") if low >= 0 and (
+                self.sample_weight not in (target, self.unit)
+            ):
+                return
+        raise InputError(
+            f"sample_weight {self.sample_weight!r} must be a number column of its own, declared from low = 0 (or more) "
+            "to the largest weight there can be"
+        )
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -172,7 +199,7 @@ class Schema:
         return units + tuple(c.name for c in self.columns if isinstance(c, Number | Category) and c.ask)
 
     def to_json(self) -> dict[str, Any]:
-        facts = {name: getattr(self, name) for name in _FACTS if getattr(self, name) not in (None, ())}
+        facts = {name: getattr(self, name) for name in _FACTS if getattr(self, name) not in (None, (), {})}
         if self.ask_units:
             facts["records" if self.unit == "record" else "users"] = ASK
         if self.asked:
@@ -188,7 +215,7 @@ class Schema:
         unknown = sorted(set(facts) - {*_FACTS, "columns", "format"})
         if unknown:
             raise InputError(f"a schema has no {unknown[0]!r}; it has {', '.join(_FACTS)} and columns")
-        columns = tuple(column_from_json(column) for column in facts["columns"])
+        columns = tuple(column for said in facts["columns"] for column in columns_from_json(said))
         given = {name: facts[name] for name in _FACTS if name in facts and facts[name] != ASK}
         given["asked"] = tuple(given.get("asked", ()))
         return cls(columns, ask_units=ASK in (facts.get("records"), facts.get("users")), **given)
@@ -246,5 +273,7 @@ def _toml(value: Any) -> str:
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case list():
             return "[" + ", ".join(_toml(item) for item in value) + "]"
+        case dict():
+            return "{" + ", ".join(f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items()) + "}"
         case _:
             return repr(value)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacit.accountants.failures import failure_of, without_failures
+from tacit.accountants.failures import as_gaussian, failure_of, without_failures
 from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive, refuse_event, statement
 from tacit.accountants.pld import Bracket, PoissonGaussian, delta_curve, epsilon_bracket
 from tacit.accountants.pld.bounds import resolved
@@ -87,7 +87,7 @@ def ledger_bracket(ledger: Ledger, delta: float) -> Bracket:
 def ledger_deltas(ledger: Ledger, epsilons: Floats) -> Floats:
     """Certified upper bounds of delta at each epsilon."""
     if failure := failure_of(ledger.charges):
-        return np.minimum(ledger_deltas(without_failures(ledger, 1.0)[0], epsilons) + failure, 1.0)
+        return np.minimum(ledger_deltas(replace(ledger, charges=as_gaussian(ledger.charges)), epsilons) + failure, 1.0)
     found = releases(ledger)
     if not found.events:
         return np.zeros(len(epsilons))

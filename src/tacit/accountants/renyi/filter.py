@@ -8,16 +8,18 @@ over many orders would need delta shared among them. Here it is a function of th
 event, both known before any output, so that anyone can recompute it from the ledger.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tacit.accountants.failures import without_failures
 from tacit.accountants.guarantee import check_delta
 from tacit.accountants.renyi.conversion import conversion_cost
 from tacit.accountants.renyi.divergences import renyi_curve
 from tacit.accountants.renyi.poisson_steps import ORDERS
 from tacit.errors import InputError, RefusedError
-from tacit.ledger import Charge, Ledger
+from tacit.ledger import Charge, Ledger, LedgerHeader
 
 SLACK = 1e-9  # relative room for rounding in the sum of divergences
 
@@ -63,7 +65,23 @@ def filter_of(ledger: Ledger) -> RenyiFilter:
     header = ledger.header
     if header.epsilon is None or header.delta is None:
         raise RefusedError("an adaptive schedule can be stated only at a budget, and this ledger declares none")
-    opened = RenyiFilter.opened(header.epsilon, header.delta, ledger.charges[0], ledger)
-    if not opened.admits(opened.spent(ledger)):
+    sure, left = without_failures(ledger, header.delta)
+    opened = RenyiFilter.opened(header.epsilon, left, sure.charges[0], sure)
+    if not opened.admits(opened.spent(sure)):
         raise RefusedError(f"the charges exceed the budget epsilon {header.epsilon:g} that the ledger declares")
     return opened
+
+
+def cost_by_filter(charges: Sequence[Charge], epsilon: float, delta: float) -> float:
+    """How much of epsilon an adaptive ledger spends on these charges if it is opened with them, by its own filter.
+
+    Example:
+        >>> from tacit.ledger import GaussianSumQuery, PoissonSample
+        >>> step = Charge(PoissonSample(0.05, (GaussianSumQuery(1.0, 4.0),)), 300)
+        >>> 0.9 < cost_by_filter([step], 1.0, 1e-6) < 1.1
+        True
+    """
+    header = LedgerHeader(epsilon=epsilon, delta=delta, schedule="adaptive")
+    sure, left = without_failures(Ledger(header, tuple(charges)), delta)
+    opened = RenyiFilter.opened(epsilon, left, sure.charges[0], sure)
+    return epsilon * opened.spent(sure) * (1 + 2 * SLACK) / opened.allowed

@@ -62,7 +62,7 @@ class RDPAccountant:
         return statement(
             ledger,
             accountant=self.name,
-            epsilon=opened.epsilon(delta),
+            epsilon=opened.epsilon(without_failures(ledger, delta)[1]),
             delta=delta,
             is_bound=True,
             also=(opened.sentence,),

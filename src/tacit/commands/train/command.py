@@ -12,17 +12,19 @@ import typer
 from tacit.accountants import get_accountant
 from tacit.commands.output import console, warn_of_unreadable
 from tacit.commands.train.outcome import explain_settings, say_outcome, warn
-from tacit.commands.train.request import Request, check_public, interrupted_run, new_run, share_of
+from tacit.commands.train.plan import planned_run, say_plan
+from tacit.commands.train.request import Request, check_public, interrupted_run, new_run, share_of, weights_of
 from tacit.errors import InputError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 from tacit.runs import RunFacts, RunFolder
+from tacit.storage.files import is_there
 from tacit.tables import Encoded, Table, encode, read_schema, read_table
 from tacit.tables.checks import shared_rows
 
 
 def train(
     data: Annotated[Path, typer.Argument(help="The private table: .csv, .tsv, .parquet or .npz.")],
-    out: Annotated[Path, typer.Option(help="The run's folder: ledger, model and facts.")],
+    out: Annotated[Path | None, typer.Option(help="The run's folder: ledger, model and facts.")] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict; may stand in the schema.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The privacy budget of this run.")] = None,
     delta: Annotated[float | None, typer.Option(help="Below 1/n; by default 1e-5, or less for large tables.")] = None,
@@ -45,25 +47,43 @@ def train(
     hold_out: Annotated[
         str | None, typer.Option(help="Keep this share of the records (20%) from training, for a private score.")
     ] = None,
+    sample_weight: Annotated[
+        str | None, typer.Option(help="The declared number column that says how much each record counts.")
+    ] = None,
+    class_weight: Annotated[str | None, typer.Option(help="How much each class counts, as in no=1,yes=3.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say every setting and why.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say how good it may become, from made-up records alone, and stop.")
+    ] = False,
+    best: Annotated[
+        float, typer.Option(help="With --plan: how often the best classifier would be right, as you assume.")
+    ] = 0.85,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Train a private model on a table; nothing that is learned from it goes uncharged."""
     from tacit.runs import train_table
 
-    folder = RunFolder(out)
+    if out is None and not plan:
+        raise InputError("where should the run go? give --out, or --plan to see what to expect")
+    folder = RunFolder(out or Path("run"))
     table = read_table(data, declared_numbers(folder, schema, resume=resume))
     if public_test is not None and public_test.is_file():
         check_public(data, public_test)
     named = None if registry is None else folder.name_of(registry)
-    asked = Request(target, epsilon, delta, method, model, unit, records, task, named, share_of(hold_out))
+    asked = Request(
+        target, epsilon, delta, method, model, unit, records, task, named, share_of(hold_out),
+        sample_weight=sample_weight, class_weight=weights_of(class_weight),
+    )  # fmt: skip
     if resume:
-        facts = interrupted_run(folder, asked)
+        facts = interrupted_run(folder, asked, table)
         if facts.problem.search is not None:
             raise InputError(f"{out} holds a search; go on with tacit tune DATA --resume --out {out}")
         if bayesian_evidence and not facts.evidence:
             raise InputError("the run was started without --bayesian-evidence; its first steps cannot be gathered now")
+    elif plan:
+        say_plan(planned_run(table, data, asked, schema, public), best, as_json=json)
+        return
     else:
         folder.check_free()
         if public_test is not None:
@@ -81,8 +101,10 @@ def train(
     if not json:
         warn(facts.problem.recipe.warnings)
     with _progress(facts, shown=not json) as on_step, _saying_how_to_go_on(folder):
-        begun = facts.problem.asked is not None and not resume
-        trained = train_table(facts, private, folder, test=test, resume=resume, begun=begun, on_step=on_step)
+        begun = facts.problem.asked is not None and not is_there(folder.checkpoint)  # asked, and not trained a step
+        trained = train_table(
+            facts, private, folder, test=test, resume=resume and not begun, begun=begun, on_step=on_step
+        )
     say_outcome(folder, trained.facts, trained.fitted.ledger, as_json=json)
 
 

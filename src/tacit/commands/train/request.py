@@ -10,6 +10,7 @@ from tacit.errors import InputError
 from tacit.runs import Problem, RunFacts, RunFolder
 from tacit.runs.shared_budget import registry_name, shared_total
 from tacit.tables import Method, Schema, Search, Table, default_delta, public_schema, read_schema, read_table
+from tacit.tables.columns import source_of
 from tacit.tables.files import to_number
 
 
@@ -28,6 +29,8 @@ class Request:
     registry: str | None
     hold_out: float | None = None
     search: Search | None = None
+    sample_weight: str | None = None
+    class_weight: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
         if self.task is not None and self.task not in ("classification", "regression"):
@@ -47,33 +50,34 @@ def new_run(
     budget_epsilon: float | None,
 ) -> RunFacts:
     """All public facts of the run, refused here if they do not fit together or the table lacks a column."""
-    schema = _schema(table, data, asked, schema_path, public)
+    schema = schema_of(table, data, asked, schema_path, public)
     target = asked.target or schema.target
     if target is None:
         raise InputError("which column is to be predicted? give --target, or target = ... in the schema")
-    for name in (target, schema.unit) if schema.unit != "record" else (target,):
-        table.column(name)
+    for name in {target, schema.unit, schema.sample_weight} - {"record", None}:
+        table.column(str(name))
     for column in schema.features(target):
-        table.column(column.name)
+        table.column(source_of(column))
     if asked.epsilon is None:
         raise InputError("how much privacy may it cost? give --epsilon; 1 is a common choice")
     if asked.task is not None and asked.task != schema.task(target):
         raise InputError(f"--task {asked.task}, but the schema declares {target!r} for {schema.task(target)}")
     registry = registry_name(asked.registry, schema, schema_path, folder)
-    if schema.questions:
-        if budget is not None or asked.search is not None:
-            raise InputError("a schema that leaves something to ask for needs tacit train with a ledger of its own")
-        return _asked_run(table, asked, schema, target, folder, registry)
-    schema.check(target)
     shared = shared_total(budget, budget_epsilon, asked.epsilon)
-    problem = _problem(asked, schema, target, default_delta(schema.units), shared is not None)
+    if schema.questions:
+        if asked.search is not None:
+            raise InputError("a schema that leaves something to ask for needs tacit train; or tacit schema --ask first")
+        total = None if budget is None or shared is None else (folder.name_of(budget), shared)
+        return _asked_run(table, asked, schema, target, folder, registry, total)
+    schema.check(target)
+    problem = problem_of(asked, schema, target, default_delta(schema.units), shared is not None)
     _ = problem.recipe  # refuses bad numbers before anything is written
     problem.check_search()
     named = None if budget is None else folder.name_of(budget)
     return RunFacts(problem, shared_ledger=named, shared_epsilon=shared, registry=registry)
 
 
-def _problem(asked: Request, schema: Schema, target: str, delta: float, shared: bool) -> Problem:
+def problem_of(asked: Request, schema: Schema, target: str, delta: float, shared: bool) -> Problem:
     assert asked.epsilon is not None
     return Problem(
         replace(schema, target=target, registry=None), target, asked.epsilon, asked.delta or delta,
@@ -83,8 +87,9 @@ def _problem(asked: Request, schema: Schema, target: str, delta: float, shared: 
 
 
 def _asked_run(
-    table: Table, asked: Request, schema: Schema, target: str, folder: RunFolder, registry: str | None
-) -> RunFacts:
+    table: Table, asked: Request, schema: Schema, target: str, folder: RunFolder, registry: str | None,
+    shared: tuple[str, float] | None,
+) -> RunFacts:  # fmt: skip
     """The facts of a run whose schema was filled in by a charged release, the first of its ledger."""
     from tacit.queries.questions import DELTA, Questions
     from tacit.queries.schema_run import begin_with_questions
@@ -93,11 +98,12 @@ def _asked_run(
     assert asked.epsilon is not None
     questions = Questions(replace(schema, target=target, registry=None), asked.epsilon, asked.delta or delta)
     return begin_with_questions(
-        questions, table, folder, lambda filled: _problem(asked, filled, target, delta, False), registry=registry
-    )
+        questions, table, folder, lambda filled: problem_of(asked, filled, target, delta, shared is not None),
+        registry=registry, shared=shared,
+    )  # fmt: skip
 
 
-def _schema(table: Table, data: Path, asked: Request, path: Path | None, public: Path | None) -> Schema:
+def schema_of(table: Table, data: Path, asked: Request, path: Path | None, public: Path | None) -> Schema:
     if path is not None and public is not None:
         raise InputError("give either --schema or --public")
     if path is not None:
@@ -111,24 +117,26 @@ def _schema(table: Table, data: Path, asked: Request, path: Path | None, public:
         )
     unit = asked.unit or schema.unit
     counted = {} if asked.records is None else {"records" if unit == "record" else "users": asked.records}
-    return schema.with_facts(unit=unit, ask_units=False if counted else None, **counted)
+    weights = {"sample_weight": asked.sample_weight, "class_weight": asked.class_weight}
+    return schema.with_facts(unit=unit, ask_units=False if counted else None, **weights, **counted)
 
 
-def interrupted_run(folder: RunFolder, asked: Request) -> RunFacts:
+def interrupted_run(folder: RunFolder, asked: Request, table: Table) -> RunFacts:
     """The facts of an interrupted run. Options may be repeated, but not changed."""
     facts = folder.read_facts()
     folder.check_unfinished()
-    if facts.asking:
-        raise InputError(
-            f"{folder.path} was stopped while it asked for what the schema leaves open: the answers are lost and paid "
-            "for; start again in another folder"
-        )
     problem = facts.problem
     known = {"target": problem.target, "epsilon": problem.epsilon, "delta": problem.delta, "method": problem.method,
-            "model": problem.model, "unit": problem.schema.unit, "records": problem.schema.units,
+            "model": problem.model, "unit": problem.schema.unit,
+            "records": None if facts.asking else problem.schema.units,
             "task": problem.task, "registry": facts.registry, "hold_out": problem.hold_out,
-            "search": problem.search}  # fmt: skip
+            "search": problem.search, "sample_weight": problem.schema.sample_weight,
+            "class_weight": dict(problem.schema.class_weight)}  # fmt: skip
     check_unchanged(known, {name: getattr(asked, name) for name in known})
+    if facts.asking:
+        from tacit.queries.schema_run import go_on_asking
+
+        return go_on_asking(facts, table, folder)
     _check_ledger_is_there(folder, facts)
     return facts
 
@@ -156,6 +164,22 @@ def share_of(text: str | None) -> float | None:
     if not 0 < share < 1:
         raise InputError(f"--hold-out is a share of the records, as in 20% or .2, found {text!r}")
     return share
+
+
+def weights_of(text: str | None) -> dict[str, float] | None:
+    """Weights of classes as people write them.
+
+    Example:
+        >>> weights_of("no=1,yes=3.5")
+        {'no': 1.0, 'yes': 3.5}
+    """
+    if text is None:
+        return None
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    found = {name.strip(): to_number(number) for name, _, number in pairs}
+    if "" in found or len(found) < len(pairs) or not all(weight > 0 for weight in found.values()):
+        raise InputError(f"--class-weight takes a weight above 0 for each class, as in no=1,yes=3, found {text!r}")
+    return found
 
 
 def check_public(data: Path, test: Path) -> None:
