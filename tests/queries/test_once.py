@@ -99,6 +99,18 @@ def test_another_table_gets_no_answer_with_the_same_noise(tacit, files, monkeypa
     assert (code, "lost and paid for" in err, err.count("\n")) == (2, True, 1)
 
 
+def test_what_is_asked_must_be_what_was_charged(tacit, files, monkeypatch):
+    """A larger epsilon written into the kept request would draw less noise than was paid for."""
+    with monkeypatch.context() as patched:
+        patched.setattr(room, "released_answers", interrupted)
+        assert tacit(*words(files, "run", False))[0] == 130
+    kept = json.loads((files / "run" / "asking.private").read_text())
+    kept["asked"]["epsilon"] *= 10
+    (files / "run" / "asking.private").write_text(json.dumps(kept))
+    code, _, err = tacit("ask", files / "t.csv", "--resume", "--out", files / "run")
+    assert (code, "not charged for" in err, err.count("\n")) == (2, True, 1)
+
+
 def test_going_on_takes_no_other_question(tacit, files):
     for more in (("count",), ("--epsilon", 2), ("--schema", files / "s.toml")):
         code, _, err = tacit("ask", files / "t.csv", *more, "--resume", "--out", files / "run")

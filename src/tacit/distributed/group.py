@@ -17,10 +17,6 @@ import torch.distributed as dist
 
 from tacit.errors import InputError, RankLostError, check_positive
 
-if dist.is_available() and not dist.is_initialized():
-    # Imported while a world is up, the default arguments of its functions keep that world, and its threads, to the end.
-    pass
-
 PATIENCE = "TACIT_RANK_PATIENCE"  # seconds, in the environment: how long ranks wait for one that is silent
 _SECONDS = 50.0
 

@@ -154,6 +154,8 @@ def _answered(
     named = place if registry is None else RegisteredLedger(place, folder.path / registry)
     if charged:
         ledger = read_ledger(place)
+        if all(one.event != asked.charge.event for one in ledger.charges):
+            raise InputError(f"{folder.asking} asks for what {place} was not charged for; what was charged stays so")
     else:
         with unpaid(folder):
             ledger = _charge(asked, named, header)
