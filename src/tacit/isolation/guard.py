@@ -8,7 +8,7 @@ generators and iterators.
 
 What cannot be reached (files, the environment, globals of other modules) is not seen here. Where it changes losses
 within a step, ``clipped_sum`` sees it by computing some of them again; beyond that it is the user's own affair
-(docs/pitfalls.md).
+(docs/explanation/pitfalls.md).
 """
 
 import functools

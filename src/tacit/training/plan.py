@@ -45,7 +45,7 @@ class PrivacyPlan:
         memory: MiB for the records of a step and what is computed of them; changes speed and memory only. A larger
             sample is read and summed in parts. By default 2048, or a quarter of what is free if that is less.
         block: how many steps are charged ahead.
-        numerics: "strict" sums whole numbers on a grid and adds discrete Gaussian noise; see docs/strict.md.
+        numerics: "strict" sums whole numbers on a grid and adds discrete Gaussian noise; see docs/how-to/strict.md.
         schedule: "adaptive" if noise, rate, stop or later runs may follow outputs; a Renyi filter guards the budget.
         assumptions: sentences that every statement about this run has to repeat.
         isolation: "records": every record's loss is computed as if it were alone, whatever the losses do. "trusted":
