@@ -136,3 +136,30 @@ def test_every_name_at_the_top_is_one_of_a_room():
 
 def test_every_room_has_its_page():
     assert {f"docs/reference/rooms/{room}.md" for room in package._ROOMS} <= set(PAGES)
+
+
+# ---- claims ----
+
+CLAIM = re.compile(r"^\| ([^|]+) \| [^|]+ \| `([^`]+)` \| `([^`]+)` \| [\d-]+ \| ([0-9a-f]{7,}) \|$", re.M)
+CLAIMS = CLAIM.findall(PAGES["docs/claims.md"])
+
+
+@pytest.mark.parametrize(("claim", "page"), [(claim, page) for claim, page, _, _ in CLAIMS])
+def test_a_claim_stands_on_its_page(claim, page):
+    assert claim in " ".join(PAGES[page].replace("|", "/").split())
+
+
+def test_every_share_in_the_readme_is_a_claim():
+    found = set(re.findall(r"\d+\.\d+ %", PAGES["README.md"]))
+    claimed = " ".join(claim for claim, page, _, _ in CLAIMS if page == "README.md") + PAGES["docs/claims.md"]
+    assert found
+    assert {share for share in found if share not in claimed} == set()
+
+
+@pytest.mark.parametrize("command", sorted({word for claim in CLAIMS for word in claim[2].split() if word.endswith(".py")}))
+def test_what_makes_a_claim_is_there(command):
+    assert (ROOT / command).exists()
+
+
+def test_the_readme_takes_five_minutes():
+    assert len(PAGES["README.md"].splitlines()) < 120
