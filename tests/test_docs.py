@@ -120,7 +120,8 @@ def used_names(page):
 
 def without_example(room):
     """Neither in its own docstring nor in the page of its room."""
-    module, used = importlib.import_module(f"tacit.{room}"), set(used_names(f"docs/reference/rooms/{room.split('.')[0]}.md"))
+    module = importlib.import_module(f"tacit.{room}")
+    used = set(used_names(f"docs/reference/rooms/{room.split('.')[0]}.md"))
     shown = (name for name in public_names(room) if ">>>" not in (inspect.getdoc(getattr(module, name)) or ""))
     return [name for name in shown if name not in used]
 
@@ -156,7 +157,10 @@ def test_every_share_in_the_readme_is_a_claim():
     assert {share for share in found if share not in claimed} == set()
 
 
-@pytest.mark.parametrize("command", sorted({word for claim in CLAIMS for word in claim[2].split() if word.endswith(".py")}))
+SCRIPTS = sorted({word for claim in CLAIMS for word in claim[2].split() if word.endswith(".py")})
+
+
+@pytest.mark.parametrize("command", SCRIPTS)
 def test_what_makes_a_claim_is_there(command):
     assert (ROOT / command).exists()
 

@@ -7,7 +7,7 @@ import pytest
 
 from tacit.reports import make_report, render
 from tacit.reports.content import Banner, Commands, Picture, Section
-from tacit.reports.language import _SENTENCE_END, _one, _numbers, translate
+from tacit.reports.language import _SENTENCE_END, _numbers, _one, translate
 from tacit.reports.pictures import Series
 from tests.reports.runs import make_run, write_evaluation, write_facts, write_regression
 

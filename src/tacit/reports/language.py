@@ -1,8 +1,8 @@
 """A page in another language: its sentences, found in one file, and its numbers as they are written there.
 
-A report is a value of words; this maps them, so that nothing that computes a number knows of languages. Sentences stand in
-``languages/<code>.toml`` by their English form, with {0}, {1} for what varies. What is not there stays English: names,
-and what others declared.
+A report is a value of words; this maps them, so that nothing that computes a number knows of languages. Sentences stand
+in ``languages/<code>.toml`` by their English form, with {0}, {1} for what varies. What is not there stays English:
+names, and what others declared.
 """
 
 import re
@@ -52,7 +52,8 @@ def _said(value: Value, say: Say) -> Value:
         made = tuple(_said(item, say) for item in value)
     elif is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith("tacit.reports"):
         kept = _NOT_WORDS.get(type(value), set())
-        made = replace(value, **{f.name: _said(getattr(value, f.name), say) for f in fields(value) if f.name not in kept})
+        words = [field.name for field in fields(value) if field.name not in kept]
+        made = replace(value, **{name: _said(getattr(value, name), say) for name in words})
     return made  # type: ignore[no-any-return]
 
 

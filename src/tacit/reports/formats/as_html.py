@@ -34,8 +34,10 @@ def to_html(report: Report) -> str:
     style = _file("page.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return _environment().from_string(_file("page.html.jinja")).render(
-        report=report, style=style, policy=policy, say=sayer(report.language)
+    return (
+        _environment()
+        .from_string(_file("page.html.jinja"))
+        .render(report=report, style=style, policy=policy, say=sayer(report.language))
     )
 
 
