@@ -5,6 +5,7 @@ import copy
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,15 +45,18 @@ def _repeated(batch: Any) -> Any:
     return map_tensors(lambda part: part.repeat(_DATA, *[1] * (part.dim() - 1)), batch)
 
 
-def tacit_loop(model: nn.Module, batch: Any, losses: Any = losses) -> Step:
+def tacit_loop(model: nn.Module, batch: Any, losses: Any = losses, *, poisson: bool = True) -> Step:
     """What users run: samples drawn, gathered and charged on disk, backward, their own optimizer."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     records, data = count_records(batch), _repeated(batch)
     folder = tempfile.mkdtemp()
+    sampling: Any = tacit.PoissonSampling(probability=1 / _DATA, expected_size=records)
+    if not poisson:
+        sampling = tacit.FixedSizeSampling(size=records, population=_DATA * records)
     private = tacit.PrivateGradient(
         model,
         losses,
-        tacit.PoissonSampling(probability=1 / _DATA, expected_size=records),
+        sampling,
         tacit.ClipRecords(1.0),
         tacit.GaussianNoise(multiplier=1.0),
         ledger=f"{folder}/ledger.jsonl",
@@ -173,6 +177,7 @@ def jax_privacy(model: nn.Module, batch: Batch) -> Step:
 CONTENDERS: dict[str, Callable[[nn.Module, Batch], Step]] = {
     "plain": plain,
     "tacit": tacit_loop,
+    "tacit, samples of one size": partial(tacit_loop, poisson=False),  # as many rows as the plain step: for memory
     "tacit, clipped sum only": _clipped_sum(),
     "Opacus hooks": _opacus("hooks"),
     "Opacus ExpandedWeights": _opacus("ew"),

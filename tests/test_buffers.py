@@ -68,3 +68,10 @@ def test_each_thread_has_its_own():
     thread.start()
     thread.join()
     assert found[0].data_ptr() != address
+
+
+def test_what_is_too_large_to_be_kept_is_given_out_all_the_same(monkeypatch):
+    """An error here was taken for a record's, and wide models were computed one record after the other."""
+    monkeypatch.setattr(buffers, "_MOST_OF_OTHERS", LARGE)
+    assert empty((LARGE,), FLOAT, CPU).shape == (LARGE,)
+    assert not buffers._buffers.inner[FLOAT]

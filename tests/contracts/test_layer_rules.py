@@ -76,6 +76,19 @@ def convolution(draw, transposed=False):
 
 
 @st.composite
+def wide_convolution(draw, transposed=False):
+    """A large weight and few places: a linear map of patches, also with several rows of places a record."""
+    dims, kernel, wide = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(20, 40))
+    kinds = (
+        (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+        if transposed
+        else (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    )
+    options = {"stride": draw(st.integers(1, 2)), "padding": draw(st.integers(0, kernel // 2))}
+    return kinds[dims - 1](wide, wide, kernel, **options), torch.randn(draw(records), wide, *[kernel] * dims)
+
+
+@st.composite
 def embedding(draw, kind):
     words, width = draw(st.integers(2, 9)), draw(small)
     options = {"mode": draw(st.sampled_from(["sum", "mean"]))} if kind is nn.EmbeddingBag else {}
@@ -185,8 +198,8 @@ EXAMPLES = {
     "linear": linear(),
     "matmul": product(lambda m, x: x @ m.w + m.b),
     "addmm": product(lambda m, x: torch.addmm(m.b, x.flatten(0, 1), m.w).view(*x.shape[:2], -1)),
-    "convolution": convolution(),
-    "transposed_convolution": convolution(transposed=True),
+    "convolution": convolution() | wide_convolution(),
+    "transposed_convolution": convolution(transposed=True) | wide_convolution(transposed=True),
     "embedding": embedding(nn.Embedding),
     "embedding_bag": embedding(nn.EmbeddingBag),
     "layer_norm": last_dims(nn.LayerNorm),

@@ -284,8 +284,10 @@ class _Summing:
                 self._add_on_grid(gradients, factors)
             else:
                 for column, name in enumerate(self.mechanism.shapes):
-                    if name in gradients:
-                        self._add_to(name, gradients[name].weighted_sum(factors[:, column].contiguous(), self.several))
+                    if name in gradients:  # taken out: what it held can be freed while the sums grow
+                        part = gradients.pop(name)
+                        self._add_to(name, part.weighted_sum(factors[:, column].contiguous(), self.several))
+                        del part
                 for name, count in self.mechanism.counts(squares).items():
                     self._add_to(name, count)
             self.squared_norms[torch.from_numpy(units)] = squares.cpu()

@@ -62,6 +62,7 @@ def run_apart(
     """
     fill = fill or Fill()
     reasons: list[str] = []
+    failed = 0
     waiting = [places]
     while waiting:
         some = waiting.pop()
@@ -83,6 +84,9 @@ def run_apart(
                 alone(some)
             elif len(some) == 1:
                 alone(some)
+                failed += 1
+                if failed == len(places) > 1:  # no fault of a record: all of them
+                    reasons.append(f"computed together each of the records raises {type(error).__name__}")
             else:
                 half = len(some) // 2
                 waiting += [some[half:], some[:half]]

@@ -3,15 +3,16 @@
 A running mean in a module, a list that collects, a counter in a closure, a generator of one's own: each lets one record
 decide what happens to the others, or carries data out of the run without noise, and no clip bounds that. So everything
 that can be reached by name from the model, the losses, a data set or a collate_fn is looked at before and after:
-attributes, slots, containers, closures, defaults, globals that a function names, classes of the user's own, hooks,
-generators and iterators.
+attributes, slots, containers, closures, defaults, globals that a function names, also those of the user's other
+modules, classes of the user's own, hooks, generators and iterators.
 
-What cannot be reached (files, the environment, globals of other modules) is not seen here. Where it changes losses
-within a step, ``clipped_sum`` sees it by computing some of them again; beyond that it is the user's own affair
-(docs/explanation/pitfalls.md).
+What cannot be reached (files, the environment, modules that a program looks up by other means) is not seen here. Where
+it changes losses within a step, ``clipped_sum`` sees it by computing some of them again; beyond that it is the user's
+own affair (docs/explanation/pitfalls.md).
 """
 
 import functools
+import io
 import itertools
 import random
 import sys
@@ -37,8 +38,9 @@ OnDemand = Literal["handles", "data"] | None
 _LONG, _LONGEST = 4096, 1 << 16  # entries of a container that are looked into, and that are compared at all
 _NOTHING = object()
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, np.generic)
-_SKIPPED = (types.ModuleType, types.BuiltinFunctionType, types.CodeType, weakref.ref, property, staticmethod)
-_OF_CLASSES = (*_SKIPPED, classmethod, types.MemberDescriptorType, types.GetSetDescriptorType, str, type(None))
+_SKIPPED = (types.CodeType, weakref.ref, types.MemberDescriptorType, types.GetSetDescriptorType)
+_OF_CLASSES = (*_SKIPPED, str, type(None))
+_BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)  # such as the append of a list
 _OF_PYTORCH = {"_flat_weights", "_flat_weight_refs"}  # recurrent layers keep them in step with swapped parameters
 # Their objects keep caches of their own in attributes, which change without any effect on what they answer.
 _OPAQUE = frozenset({
@@ -107,6 +109,12 @@ def _all_kept(owners: dict[str, Any]) -> list[_Kept]:
 
     def keep(thing: Any, name: Any, owner: _Kept | None) -> None:
         if not isinstance(thing, _PLAIN) and id(thing) not in seen and not isinstance(thing, _SKIPPED):
+            if (
+                isinstance(thing, types.ModuleType)
+                and owner is not None
+                and isinstance(owner.thing, types.FunctionType)
+            ):
+                return  # a function says itself what it names of a module
             seen.add(id(thing))
             found.append(_Kept(thing, name, owner))
 
@@ -122,8 +130,18 @@ def _all_kept(owners: dict[str, Any]) -> list[_Kept]:
 def _looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
     """How the parts of a thing are listed, by name; None if it has none."""
     match thing:
-        case Tensor() | np.ndarray():
+        case np.ndarray():
             return None
+        case Tensor():
+            return lambda tensor: dict(tensor.__dict__)
+        case types.ModuleType():
+            return _of_module if _is_users_module(thing) else None
+        case staticmethod() | classmethod() | property() | functools.cached_property():
+            return _of_descriptor
+        case _ if isinstance(thing, _BOUND):
+            return lambda method: {"self": method.__self__}
+        case functools._lru_cache_wrapper():
+            return lambda cached: {"function": cached.__wrapped__}
         case dict():
             return _of_dict if dict.__len__(thing) <= _LONG else None
         case list() | tuple() | deque():
@@ -183,8 +201,33 @@ def _of_function(function: types.FunctionType) -> dict[str, Any]:
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     names = set(function.__code__.co_names)
     used = {name: value for name, value in function.__globals__.items() if name in names}
-    return {**used, **dict(cells), "defaults": function.__defaults__, **function.__dict__,
+    return {**used, **_of_modules(used, names), **dict(cells), "defaults": function.__defaults__, **function.__dict__,
             "keyword defaults": function.__kwdefaults__}  # fmt: skip
+
+
+def _of_modules(used: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """What a function names of the user's own modules: ``statistics.seen`` after ``from project import statistics``."""
+    found: dict[str, Any] = {}
+    for path, module in used.items():
+        if isinstance(module, types.ModuleType) and _is_users_module(module):
+            inner = {f"{path}.{name}": value for name, value in vars(module).items() if name in names}
+            found |= inner | _of_modules(inner, names)
+    return found
+
+
+def _of_module(module: types.ModuleType) -> dict[str, Any]:
+    """Of a module that is held as a value: all of it, since nobody says by which names it is used."""
+    return {name: value for name, value in vars(module).items() if not name.startswith("__")}
+
+
+def _is_users_module(module: types.ModuleType) -> bool:
+    return not _is_installed(module.__name__.partition(".")[0])
+
+
+def _of_descriptor(thing: Any) -> dict[str, Any]:
+    """The functions behind a static or class method, or a property."""
+    found = (getattr(thing, name, None) for name in ("__func__", "fget", "fset", "func"))
+    return {"function": next((one for one in found if one is not None), None)}
 
 
 def _is_opaque(kind: type) -> bool:
@@ -245,6 +288,8 @@ def _measurer(thing: Any) -> Callable[[Any], Any] | None:
             return lambda running: None if running.gi_frame is None else running.gi_frame.f_lasti
         case itertools.count() | itertools.repeat():
             return repr
+        case io.StringIO() | io.BytesIO():
+            return lambda buffer: None if buffer.closed else (buffer.tell(), buffer.getvalue())
         case ContextVar():
             return lambda variable: variable.get(_NOTHING)
         case Iterator() if type(thing).__module__ in ("builtins", "itertools"):
@@ -298,6 +343,9 @@ def _set(thing: Any, part: Any, before: Any) -> None:
                 thing.append(before)
         case types.FunctionType() if part in thing.__globals__:
             _set_entry(thing.__globals__, part, before)
+        case types.FunctionType() if "." in part:
+            *path, name = part.split(".")
+            _set_entry(vars(functools.reduce(getattr, path[1:], thing.__globals__[path[0]])), name, before)
         case _:
             attributes = getattr(thing, "__dict__", None)
             slot = next((slot for slot in _slots_of(type(thing)) if slot.__name__ == part), None)

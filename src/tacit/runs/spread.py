@@ -2,8 +2,9 @@
 
 Learning mean and spread together under a clip makes the spread too small, because surprising records are cut off
 (docs/appendix/laboratory.md). So the mean is learned first, by a clipped squared error, and the residuals of the
-released mean are then counted in fixed bins, half an octave each. A record lies in one bin: sensitivity 1 whatever the target's
-scale. Fitting a normal distribution, or a mixture of two where the counts clearly ask for it, is post-processing.
+released mean are then counted in fixed bins, half an octave each. A record lies in one bin: sensitivity 1
+whatever the target's scale. Fitting a normal distribution, or a mixture of two where the counts clearly ask for it, is
+post-processing.
 """
 
 from collections.abc import Callable

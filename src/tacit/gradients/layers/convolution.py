@@ -1,7 +1,7 @@
 """Convolutions: gradients by the compiled kernel, or by one batched product with patches copied into a small buffer.
 
-Forming them all and keeping them is the fastest way while they are few; a wide layer is measured in blocks and summed
-block by block from scaled output gradients.
+Forming them all and keeping them is the fastest way while they are small. A layer whose weight is large beside the
+places that it visits is a linear map of patches, measured and summed without forming gradients of records.
 """
 
 import math
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tacit.buffers import empty
-from tacit.gradients.layers.linear import full
+from tacit.gradients.layers.linear import OuterProducts, full, is_measured_by_positions
 from tacit.gradients.record_gradients import (
     Dense,
     RecordGradients,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _PATCHES = 1 << 20  # entries of the patch buffer: it should stay in the cache
 _SHORT_RUN = 12
+_COPIES = 5  # what the copies cost: measured on layers of 64 to 512 channels
 _KEEP = 1 << 26  # entries of per-record gradients that are kept between the norms and the sum
 
 
@@ -167,6 +168,43 @@ def _line_up(rows: Tensor, records: int, groups: int, count: int) -> Tensor:
     return split.permute(0, 2, 3, 1, 4).flatten(3).flatten(0, 1)
 
 
+@dataclass(slots=True)
+class PatchLines:
+    """The same gradients as those of a linear map whose inputs are patches, one a place, copied anew for norms and sum.
+
+    Patches are of an image whose channels come last, so that each of their rows is one run of memory.
+    """
+
+    image: Tensor
+    g: Tensor
+    records: int
+    shape: torch.Size
+    geometry: Geometry
+
+    def squared_norms(self) -> Tensor:
+        return self._products().squared_norms()
+
+    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
+        total = self._products().weighted_sum(factors, several)
+        return total.view(self.shape[0], *self.shape[2:], self.shape[1]).movedim(-1, 1)
+
+    def materialise(self, start: int, stop: int) -> Tensor:
+        formed = self._products().materialise(start, stop)
+        return formed.view(-1, self.shape[0], *self.shape[2:], self.shape[1]).movedim(-1, 2)
+
+    def _products(self) -> OuterProducts:
+        g = self.g.flatten(2).mT.reshape(self.records, -1, self.shape[0])
+        return OuterProducts(self._patches().reshape(self.records, g.shape[1], -1), g)
+
+    def _patches(self) -> Tensor:
+        """[rows, *places, *kernel, channels]."""
+        dims = len(self.geometry.kernel)
+        sides = [side for pair in reversed(self.geometry.padding) for side in pair]
+        image = functional.pad(self.image.movedim(1, -1), (0, 0, *sides)).contiguous()
+        view = self.geometry.patches(image.movedim(-1, 1), self.g.shape[2:])
+        return view.permute(0, *range(dims + 2, 2 * dims + 2), *range(2, dims + 2), 1)
+
+
 def _form(
     records: int, x: Tensor, geometry: Geometry, shape: torch.Size, turned: bool, g: Tensor
 ) -> Sequence[RecordGradients | None]:
@@ -175,8 +213,16 @@ def _form(
     image, output = (g, x) if turned else (x, g)
     bias = g.flatten(2).sum(2)
     bias = bias if len(bias) == records else bias.view(records, -1, bias.shape[1]).sum(1)
-    weight = _form_at_once(image, output, records, shape, geometry)
-    return [weight or PatchProducts(image, output, records, shape, geometry), Dense(bias)]
+    how = image, output, records, shape, geometry
+    if _is_wide(*how):
+        return [PatchLines(*how), Dense(bias)]
+    return [_form_at_once(*how) or PatchProducts(*how), Dense(bias)]
+
+
+def _is_wide(image: Tensor, g: Tensor, records: int, shape: torch.Size, geometry: Geometry) -> bool:
+    """Whether a linear map of patches is measured so much faster that it pays to copy them twice."""
+    places = g.shape[2:].numel() * len(g) // records
+    return geometry.groups == 1 and is_measured_by_positions(_COPIES * places, shape[1:].numel(), shape[0])
 
 
 def _form_at_once(

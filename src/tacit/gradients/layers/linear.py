@@ -61,7 +61,7 @@ class OuterProducts:
         if positions == 1:
             self._squares = squares_x, squares_g
             return squares_x * squares_g, bound, 0
-        by_gram = positions * (width + self.g.shape[2]) < self._size
+        by_gram = is_measured_by_positions(positions, width, self.g.shape[2])
         squares, roundings = self._by_gram() if by_gram else (squares_by_block(self, records, self._size), 0)
         squares = squares.masked_fill_(bound > torch.finfo(self.x.dtype).max, math.inf)  # products that may overflow
         return squares, bound, roundings
@@ -98,6 +98,11 @@ class OuterProducts:
         for start, stop in blocks_of(len(x), 8 * self._size):
             total += weighted_rows(g[start:stop].mT @ x[start:stop], factors[start:stop])
         return total
+
+
+def is_measured_by_positions(positions: int, width: int, out: int) -> bool:
+    """Whether the products of all pairs of positions take less work than the gradients themselves."""
+    return positions * (width + out) < width * out
 
 
 def _gram(rows: Tensor) -> Tensor:
