@@ -43,7 +43,8 @@ def _of_epsilon(stated: Guarantee) -> str:
             epsilon_in_words(stated),
             "As a bet: somebody knows everything but whether you took part, and thinks it as likely as not. Having "
             f"seen all that was released, they guess right at most {percent_up(by_noise)} of the time if it was made "
-            f"by Gaussian noise alone, as Tacit's are, and {percent_up(at_most)} whatever made it. A coin is right 50 %.",
+            f"by Gaussian noise alone, as Tacit's are, and {percent_up(at_most)} whatever made it. A coin is "
+            "right 50 %.",
             f"A second release at the same epsilon adds to it: two together are {2 * epsilon:g} at most, and for "
             f"Gaussian noise about {math.sqrt(2) * epsilon:.2g}.",
             "It does not say that predictions are right, that the data is stored safely, or that nothing is learned "
