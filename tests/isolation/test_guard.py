@@ -1,6 +1,7 @@
 """What the guard takes for a library's affair, and what for the user's."""
 
 import sys
+from collections import deque
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -61,3 +62,11 @@ def test_the_engine_that_a_module_has_come_to_hold_is_not_looked_into(tmp_path):
         for sample in private.samples((torch.randn(16, 2),), steps=2):
             private.backward(sample)
         assert private.ledger.steps == 2
+
+
+def test_what_is_kept_for_every_record_is_seen_in_long_containers_too():
+    for histories in ([[] for _ in range(6000)], {row: [] for row in range(6000)}):
+        with pytest.raises(LossesError, match="histories"), StateGuard(histories=histories):
+            deque((histories[row].append(row) for row in range(6000)), maxlen=0)
+        with StateGuard(histories=histories):
+            pass

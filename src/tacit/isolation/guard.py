@@ -36,6 +36,7 @@ from tacit.errors import LossesError
 
 OnDemand = Literal["handles", "data"] | None
 _LONG, _LONGEST = 4096, 1 << 16  # entries of a container that are looked into, and that are compared at all
+_SOME = 64  # entries of a longer one that are looked into
 _NOTHING = object()
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, np.generic)
 _SKIPPED = (types.CodeType, weakref.ref, types.MemberDescriptorType, types.GetSetDescriptorType)
@@ -143,9 +144,9 @@ def _looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
         case functools._lru_cache_wrapper():
             return lambda cached: {"function": cached.__wrapped__}
         case dict():
-            return _of_dict if dict.__len__(thing) <= _LONG else None
+            return _of_dict if dict.__len__(thing) <= _LONG else _of_long_dict
         case list() | tuple() | deque():
-            return _of_sequence if len(thing) <= _LONG else None
+            return _of_sequence if len(thing) <= _LONG else _of_long_sequence
         case types.CellType():
             return lambda cell: {"value": _content(cell)}
         case types.FunctionType():
@@ -172,6 +173,15 @@ def _of_dict(some: Any) -> dict[Any, Any]:
 
 def _of_sequence(some: Any) -> dict[Any, Any]:
     return dict(enumerate(some))
+
+
+def _of_long_dict(some: Any) -> dict[Any, Any]:
+    """Some of its entries, always the same: what is kept for every record is seen at a few of them."""
+    return dict(itertools.islice(dict.items(some), 0, None, dict.__len__(some) // _SOME))
+
+
+def _of_long_sequence(some: Any) -> dict[Any, Any]:
+    return {place: some[place] for place in range(0, len(some), len(some) // _SOME)}
 
 
 def _of_object(slots: Sequence[Any], thing: Any) -> dict[str, Any]:
