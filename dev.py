@@ -5,7 +5,8 @@
     python3 dev.py slow     set up and run the slow tests as well
     python3 dev.py integrations   set up Hugging Face and Lightning (.venv-integrations) and test Tacit in their loops
     python3 dev.py flower   the same for Flower (.venv-flower), whose versions differ from ours
-    python3 dev.py reliability   set up, try to break every promise of docs/failure-modes.md, print the table
+    python3 dev.py site     build the pages (.venv-site) into build/site, offline; a warning or a dead link is an error
+    python3 dev.py reliability   set up, try to break every promise (docs/reliability.md), print the table
     python3 dev.py audit-dependencies   ask the advisory database about every locked version (needs a network)
     python3 dev.py sbom     print a CycloneDX bill of materials of what is locked
     python3 dev.py lock     write the locks anew from the constraints
@@ -22,7 +23,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-APART = {name: f"requirements-{name}.lock" for name in ("integrations", "flower")}  # in environments of their own
+APART = {name: f"requirements-{name}.lock" for name in ("integrations", "flower", "site")}  # each in its own
 HOME = ROOT / (f".venv-{sys.argv[1]}" if len(sys.argv) > 1 and sys.argv[1] in APART else ".venv")
 BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
 STAMP = HOME / "made-from"
@@ -110,6 +111,12 @@ def flower() -> None:
     run(BIN / "python", "-m", "pytest", "-q", *quiet, "tests/integrations/test_flower.py")
 
 
+def site() -> None:
+    options = ("-q", "--fail-on-warning", "--keep-going", "--fresh-env", "--jobs", "2", "--builder", "html")
+    run(BIN / "python", "-m", "sphinx", *options, "docs", "build/site")
+    print("build/site/index.html")
+
+
 def reliability() -> None:
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     run(BIN / "python", "-m", "reliability", "--jobs", "2", "--write", "docs/reliability.md")
@@ -135,7 +142,7 @@ def lock() -> None:
 
 def main() -> None:
     tasks = {
-        "demo": demo, "test": test, "slow": slow, "integrations": integrations, "flower": flower,
+        "demo": demo, "test": test, "slow": slow, "integrations": integrations, "flower": flower, "site": site,
         "reliability": reliability,
         "audit-dependencies": audit_dependencies, "sbom": sbom, "lock": lock,
     }  # fmt: skip

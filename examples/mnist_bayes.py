@@ -2,7 +2,7 @@
 
 Run with ``TACIT_DATA`` naming the data folder: ``python examples/mnist_bayes.py bbp`` or ``dropout``; options below.
 The network is that of ``mnist_cnn.py``; prints accuracy and calibration of the posterior's averaged predictions, about
-96 % with an ECE below .01 (docs/methods.md), in some four minutes on one core.
+96 % with an ECE below .01 (docs/how-to/methods.md), in some four minutes on one core.
 """
 
 import argparse

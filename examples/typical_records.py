@@ -1,7 +1,8 @@
 """What does a run cost everybody, a typical record, and nine people out of ten? Side by side, on Adult or MNIST.
 
 Run with ``TACIT_DATA`` naming the data folder: ``python examples/typical_records.py [adult|mnist] [--steps N]``.
-Held-out records serve as probes; their numbers are private diagnostics for the data holder (docs/bayesian-privacy.md).
+Held-out records serve as probes; their numbers are private diagnostics for the data holder
+(docs/explanation/bayesian-privacy.md).
 """
 
 import argparse

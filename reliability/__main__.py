@@ -75,7 +75,7 @@ def document(figures: list[Figure], effort: float, earlier: str = "") -> str:
         "# What was tried to break it",
         "",
         "Made by `python3 dev.py reliability`; not written by hand. The rows are those of",
-        "[failure-modes.md](failure-modes.md), which says what each one means and what stands against it.",
+        "[failure-modes.md](explanation/failure-modes.md), which says what each one means and what stands against it.",
         "",
         f"Python {platform.python_version()} on {platform.system()}, {date.today()}, effort {effort:g}.",
         "",

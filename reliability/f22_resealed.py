@@ -2,8 +2,8 @@
 
 A hash chain, a manifest, a digest or SHA256SUMS only finds damage. Here each is recomputed after the change. What then
 comes out is an answer or one line; and where a change is accepted, no number of the privacy statement has changed.
-What nobody can see from the files alone, all of them rewritten together, is not tried (docs/failure-modes.md, "The
-ledger").
+What nobody can see from the files alone, all of them rewritten together, is not tried
+(docs/explanation/failure-modes.md, "The ledger").
 """
 
 import json

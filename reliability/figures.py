@@ -9,7 +9,7 @@ class Figure:
     """The outcome of one attempt to break a promise.
 
     Args:
-        row: the row of docs/failure-modes.md, such as "F11"; "audit" and "speed" for what has no row.
+        row: the row of docs/explanation/failure-modes.md, such as "F11"; "audit" and "speed" for what has no row.
         tried: what was tried, in a few words.
         times: how often it was tried.
         lost: how often the promise was broken; 0 is the only good answer.

@@ -17,7 +17,7 @@ def names(text):
 
 def test_lock_and_constraints_name_the_same_versions():
     assert names(LOCK) == names((ROOT / "constraints.txt").read_text())
-    for extra in ("integrations", "flower"):
+    for extra in ("integrations", "flower", "site"):
         locked = names((ROOT / f"requirements-{extra}.lock").read_text())
         assert locked == names((ROOT / f"constraints-{extra}.txt").read_text())
         assert not locked & names(LOCK)

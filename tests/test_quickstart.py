@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TEXT = (ROOT / "docs" / "quickstart.md").read_text()
+TEXT = (ROOT / "docs" / "tutorials" / "table.md").read_text()
 
 
 def blocks(kind):
@@ -60,7 +60,7 @@ def test_adult_is_trained_as_printed(shell, data_folder):
 
 def test_the_python_of_the_quickstart_runs(capsys):
     (code,) = blocks("python")
-    exec(compile(code, "quickstart.md", "exec"), {})
+    exec(compile(code, "table.md", "exec"), {})
     assert capsys.readouterr().out
 
 

@@ -96,7 +96,7 @@ def main() -> None:
     os.environ.pop("PYTHONPATH", None)
     indexes, folders = configured()
     write("constraints.txt", "requirements.lock", HEAD, indexes, folders)
-    for extra in ("integrations", "flower"):
+    for extra in ("integrations", "flower", "site"):
         write(f"constraints-{extra}.txt", f"requirements-{extra}.lock", MADE, indexes, folders)
 
 

@@ -57,7 +57,7 @@ class Outcome:
 class Attack:
     """One way to break the promise. ``finding`` is where it was first seen: A1 to B2, or "own".
 
-    ``limit`` says why nothing from inside the process can stand against it; docs/pitfalls.md says so to users.
+    ``limit`` says why nothing from inside the process can stand against it; the page of pitfalls says so to users.
     """
 
     name: str

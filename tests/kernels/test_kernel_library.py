@@ -82,7 +82,7 @@ def test_nowhere_to_write_means_no_kernels(monkeypatch, tmp_path):
 def test_what_is_kept_is_loaded(filled):
     name, status = run_python(XDG_CACHE_HOME=str(filled.parents[2]))
     assert name == str(filled)
-    assert re.fullmatch(r"kernels: on \(compiled for this processor, \d+ threads?\)", status)
+    assert re.fullmatch(r"kernels: on \(compiled for this processor, as none came built ahead, \d+ threads?\)", status)
 
 
 def truncated(path):
@@ -193,7 +193,8 @@ def test_the_version_says_what_there_is_without_pytorch(filled):
     code = "import sys; from tacit.commands.app import run; run(['--version']); assert 'torch' not in sys.modules"
     first, second = run_python(code, XDG_CACHE_HOME=str(filled.parents[2]))
     assert first.startswith("tacit ")
-    assert second == "kernels: on (compiled for this processor; each is compared with PyTorch before its first use)"
+    made = "compiled for this processor, as none came built ahead"
+    assert second == f"kernels: on ({made}; each is compared with PyTorch before its first use)"
 
 
 def test_what_is_not_compiled_yet_is_said_and_nothing_is_made(tmp_path, monkeypatch):
@@ -212,7 +213,7 @@ class Some:
 
 @needs_compiler
 def test_the_status_names_what_is_left_out(monkeypatch):
-    monkeypatch.setattr(state, "_kernels", lambda: [Some("noise", 1), Some("convolutions", None)])
+    monkeypatch.setattr(state, "_kernels", lambda _: ([Some("noise", 1), Some("convolutions", None)], []))
     assert state.status() == "kernels: on, without convolutions (it differs from PyTorch here)"
-    monkeypatch.setattr(state, "_kernels", lambda: [Some("noise", None), Some("convolutions", None)])
+    monkeypatch.setattr(state, "_kernels", lambda _: ([Some("noise", None), Some("convolutions", None)], []))
     assert state.status() == "kernels: off (they differ from PyTorch here)"

@@ -17,7 +17,7 @@ MUTANTS: list[Mutant] = [
 ]
 
 # What an outside check seeded (the audit missed eight of them, and two ended in tracebacks), and our mutants of it.
-# All must be caught by a check of ``tacit audit --self`` (docs/audit.md has the table).
+# All must be caught by a check of ``tacit audit --self`` (docs/how-to/audit.md has the table).
 EIGHTEEN: dict[str, tuple[str, ...]] = {
     "noise x .97": ("noise 3 % low",),
     "rate + 3 %": ("q 3 % high",),

@@ -20,7 +20,7 @@ class Mutant:
 
     Args:
         name: what the code now does wrong, in a few words.
-        row: the row of docs/failure-modes.md that it breaks.
+        row: the row of docs/explanation/failure-modes.md that it breaks.
         patches: makes the context managers under which the code is wrong.
         catcher: the name of the check that must catch it (``catchers.CATCHERS``).
         says: words that must be among what the check says, so that no error of the patch itself passes for a catch.

@@ -4,6 +4,7 @@ Every error ends here, in one line on standard error: exit code 2 for bad input,
 the command shows where it came from.
 """
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -30,12 +31,32 @@ COMMANDS = {
     "predict": "Predict new records, and say how sure that is.",
     "account": "Say what a run cost, by every accountant.",
     "audit": "Try to break the guarantee.",
+    "explain": "Say what an epsilon or a delta means, in words.",
     "calibrate": "Find the noise, steps or sampling for a budget.",
     "reproduce": "Make a table or a figure of a paper again.",
     "report": "Make one page about a run.",
     "release": "Publish a run with its privacy statement, or check one.",
     "ledger": "Look at a ledger, verify it, print its head.",
 }
+
+
+GUIDE = """\
+Tacit trains models on sensitive data and says what they know, how sure they are, and what it cost in privacy.
+
+See it at work, in about a minute:
+  tacit demo
+
+With a table of your own:
+  tacit schema patients.csv --target outcome --out schema.toml    then fill in what is publicly known
+  tacit train patients.csv --schema schema.toml --epsilon 1 --out run
+  tacit predict run new.csv --out predictions.csv
+  tacit report run                                                a page for people who will never run anything
+
+What does a number mean?
+  tacit explain epsilon 1
+
+All commands: tacit --help. One of them: tacit train --help. Completion in your shell: tacit --install-completion
+"""
 
 
 class _LoadedOnUse(TyperGroup):
@@ -64,7 +85,6 @@ app = typer.Typer(
     name="tacit",
     help="Private, Bayesian, uncertainty-aware training, and what it cost.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -96,7 +116,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit code: 0, 1 (an audit found a fault, or an error), 2 (bad input), 130."""
     try:
-        return int(app(list(arguments) or ["--help"], standalone_mode=False) or 0)
+        if not arguments and "_TACIT_COMPLETE" not in os.environ:
+            typer.echo(GUIDE, nl=False)
+            return 0
+        return int(app(list(arguments), prog_name="tacit", standalone_mode=False) or 0)
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("tacit: interrupted", err=True)
         return 130

@@ -9,6 +9,7 @@ import typer
 
 from tacit.errors import InputError
 from tacit.reports.formats import MARK, Format, render
+from tacit.reports.language import Language, translate
 from tacit.reports.report import make_report
 
 
@@ -22,13 +23,15 @@ def report(
     bayesian: Annotated[
         bool, typer.Option("--bayesian", help="Also what the run's private evidence says; not for publication.")
     ] = False,
+    language: Annotated[Language, typer.Option(help="Of a page or text; data stays English.")] = "en",
 ) -> None:
     """Make a report of a run: what it promises, what it cost, how good it is, how to check it."""
     if out is None and form == "html":
         out = (run if run.is_dir() else run.parent) / ("report-private.html" if bayesian else "report.html")
     if out is not None:
         _check_target(out)
-    text = render(make_report(run, delta=delta, bayesian=bayesian), form)
+    made = make_report(run, delta=delta, bayesian=bayesian)
+    text = render(made if form == "json" else translate(made, language), form)
     if out is None:
         typer.echo(text, nl=False)
         return

@@ -8,7 +8,7 @@ modules, classes of the user's own, hooks, generators and iterators.
 
 What cannot be reached (files, the environment, modules that a program looks up by other means) is not seen here. Where
 it changes losses within a step, ``clipped_sum`` sees it by computing some of them again; beyond that it is the user's
-own affair (docs/pitfalls.md).
+own affair (docs/explanation/pitfalls.md).
 """
 
 import functools

@@ -40,10 +40,17 @@ class Kernel(Generic[Calls]):
         if not self._known:
             loaded = library()
             self._known.append(None if loaded is None else self.checked(loaded))
-            if loaded is not None and self._known[0] is None:
+            if loaded is not None and self._known[0] is None and self.is_in(loaded):
                 text = f"tacit: the compiled kernel for {self.name} differs from PyTorch here; PyTorch does its work"
                 warnings.warn(text, KernelWarning, stacklevel=3)
         return self._known[0]
+
+    def is_in(self, loaded: ctypes.CDLL) -> bool:
+        """Whether the library has these functions: some are made for one kind of processor only."""
+        try:
+            return bool(self.bind(loaded))
+        except AttributeError:
+            return False
 
     def checked(self, loaded: ctypes.CDLL) -> Calls | None:
         """The functions of this library if they agree with PyTorch."""

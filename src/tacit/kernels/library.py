@@ -1,4 +1,4 @@
-"""Compiles the C sources of this folder once per machine, into a folder that only the user can write, and loads them.
+"""Finds the kernels: built ahead in a wheel, or else compiled once per machine into a folder only the user can write.
 
 Nothing here can fail loudly: no compiler, another processor, nowhere to write, and there is simply no library.
 ``TACIT_KERNELS=off`` says so by hand. Every kernel is compared with PyTorch before its first use (``checks``).
@@ -8,26 +8,22 @@ import ctypes
 import hashlib
 import os
 import platform
-import shutil
 import subprocess
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tacit.kernels.builds import FLAGS, NATIVE, SETS, SOURCES, THREADS, ahead, build, find_compiler
 from tacit.kernels.cache import find, folders, keep
 
-_SOURCES = sorted(Path(__file__).parent.glob("*.c"))
-_FLAGS = ["-O3", "-std=gnu11", "-fPIC", "-march=native", "-mprefer-vector-width=512"]
-_FLAGS += ["-fno-math-errno", "-fno-trapping-math"]  # without them a square root keeps a loop from becoming vectors
-_THREADS = ["-fopenmp"]
-_SECONDS = 120
+_SOURCES, _THREADS = SOURCES, THREADS
+_FLAGS = [*FLAGS, *NATIVE]
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The compiled kernels, or why there are none."""
+    """The kernels and where they are from, or why there are none."""
 
     library: ctypes.CDLL | None
     threads: bool = False
@@ -42,6 +38,17 @@ def library() -> ctypes.CDLL | None:
 @cache
 def loaded() -> Loaded:
     """The threads are PyTorch's own where its OpenMP can be found, which must be loaded before, else there is one."""
+    if os.environ.get("TACIT_KERNELS") == "off":
+        return Loaded(None, reason="TACIT_KERNELS=off")
+    for name, path in ahead():
+        try:
+            return Loaded(ctypes.CDLL(str(path)), threads=True, reason=_AHEAD.format(name))
+        except OSError:  # no OpenMP, or not a library
+            continue
+    return _loaded_by_compiling()
+
+
+def _loaded_by_compiling() -> Loaded:
     compiler, reason = _compiler()
     if compiler is None:
         return Loaded(None, reason=reason)
@@ -49,7 +56,8 @@ def loaded() -> Loaded:
     for folder in folders():
         for flags in ([*_FLAGS, *_THREADS], _FLAGS):
             try:
-                return Loaded(ctypes.CDLL(str(_compiled(folder, compiler, flags))), threads=flags is not _FLAGS)
+                found = ctypes.CDLL(str(_compiled(folder, compiler, flags)))
+                return Loaded(found, threads=flags is not _FLAGS, reason=_COMPILED)
             except (OSError, subprocess.SubprocessError) as error:
                 reason = "compiling failed" if isinstance(error, subprocess.SubprocessError) else "loading failed"
     return Loaded(None, reason=reason)
@@ -58,23 +66,31 @@ def loaded() -> Loaded:
 def prospect() -> tuple[bool, str]:
     """Whether there would be kernels, and what can be said of them without PyTorch and without compiling."""
     compiler, reason = _compiler()
+    built = ahead() if reason != "TACIT_KERNELS=off" else []
+    if built:
+        return True, f"{_AHEAD.format(built[0][0])}; {_COMPARED}"
     if compiler is None:
         return False, reason
     try:
         kept = any(find(folder, _key(compiler, [*_FLAGS, *_THREADS])) for folder in folders(make=False))
     except OSError:
         return False, "the compiler cannot be read"
-    when = "compiled for this processor" if kept else "compiled at first use"
-    return True, f"{when}; each is compared with PyTorch before its first use"
+    return True, f"{_COMPILED if kept else _AT_FIRST_USE}; {_COMPARED}"
+
+
+_AHEAD = "built ahead: {}"
+_COMPILED = "compiled for this processor, as none came built ahead"
+_AT_FIRST_USE = "compiled at first use, as none came built ahead"
+_COMPARED = "each is compared with PyTorch before its first use"
 
 
 def _compiler() -> tuple[str | None, str]:
     """The C compiler, or why none is wanted."""
     if os.environ.get("TACIT_KERNELS") == "off":
         return None, "TACIT_KERNELS=off"
-    if os.name != "posix" or platform.machine() not in ("x86_64", "AMD64"):
+    if os.name != "posix" or not SETS:
         return None, "not made for this system"
-    found = shutil.which("cc") or shutil.which("gcc")
+    found = find_compiler()
     return found, "" if found else "no C compiler found"
 
 
@@ -87,20 +103,6 @@ def _compiled(folder: Path, compiler: str, flags: list[str]) -> Path:
         built = Path(scratch) / "kernels.so"
         build(compiler, flags, _SOURCES, built)
         return keep(folder, key, built)
-
-
-def build(compiler: str, flags: list[str], sources: list[Path], target: Path) -> None:
-    """Compile and link, with the objects beside the target."""
-    objects = [str(target.parent / f"{source.stem}.o") for source in sources]
-    commands = [[compiler, *flags, "-c", str(s), "-o", o] for s, o in zip(sources, objects, strict=True)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(_run, commands))
-    # Linked without -fopenmp: its symbols are found in the library that PyTorch has loaded, and so its threads.
-    _run([compiler, "-shared", *objects, "-o", str(target), "-lm"])
-
-
-def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
 
 
 def _key(compiler: str, flags: list[str]) -> str:

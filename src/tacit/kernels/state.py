@@ -17,7 +17,7 @@ def status() -> str:
     found = loaded()
     if found.library is None:
         return f"kernels: off ({found.reason})"
-    kernels = _kernels()
+    kernels, absent = _kernels(found.library)
     without = [kernel.name for kernel in kernels if kernel.calls() is None]
     they = "it differs" if len(without) == 1 else "they differ"
     if len(without) == len(kernels):
@@ -25,10 +25,13 @@ def status() -> str:
     if without:
         return f"kernels: on, without {', '.join(without)} ({they} from PyTorch here)"
     threads = sys.modules["torch"].get_num_threads() if found.threads else 1
-    return f"kernels: on (compiled for this processor, {threads} thread{'s' * (threads != 1)})"
+    made = "".join(f"; PyTorch does {kernel.name}" for kernel in absent)
+    return f"kernels: on ({found.reason}, {threads} thread{'s' * (threads != 1)}{made})"
 
 
-def _kernels() -> list[Any]:
+def _kernels(library: Any) -> tuple[list[Any], list[Any]]:
+    """Those that the library holds, and those that are not made for this kind of processor."""
     kind = import_module("tacit.kernels.checks").Kernel
     modules = [import_module(f"tacit.kernels.{name}") for name in _MODULES]
-    return [value for module in modules for value in vars(module).values() if isinstance(value, kind)]
+    every = [value for module in modules for value in vars(module).values() if isinstance(value, kind)]
+    return [one for one in every if one.is_in(library)], [one for one in every if not one.is_in(library)]

@@ -118,6 +118,7 @@ class Report:
     guarantees: tuple[Guarantee | Refusal, ...]
     facts: dict[str, Any]
     version: str
+    language: str = "en"
 
     @property
     def private(self) -> bool:

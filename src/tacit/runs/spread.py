@@ -1,9 +1,10 @@
 """How far numbers lie from their predictions: a noisy histogram of residuals, charged like every other release.
 
 Learning mean and spread together under a clip makes the spread too small, because surprising records are cut off
-(docs/methods.md). So the mean is learned first, by a clipped squared error, and the residuals of the released mean are
-then counted in fixed bins, half an octave each. A record lies in one bin: sensitivity 1 whatever the target's scale.
-Fitting a normal distribution, or a mixture of two where the counts clearly ask for it, is post-processing.
+(docs/appendix/laboratory.md). So the mean is learned first, by a clipped squared error, and the residuals of the
+released mean are then counted in fixed bins, half an octave each. A record lies in one bin: sensitivity 1
+whatever the target's scale. Fitting a normal distribution, or a mixture of two where the counts clearly ask for it, is
+post-processing.
 """
 
 from collections.abc import Callable

@@ -52,7 +52,7 @@ class PrivacyPlan:
         block: how many steps are charged ahead.
         deterministic: the clipped sum of the same records has the same bits for any number of ranks: it is taken of
             blocks of units that do not depend on the ranks, in whole numbers; see docs/ranks.md. Costs speed only.
-        numerics: "strict" sums whole numbers on a grid and adds discrete Gaussian noise; see docs/strict.md.
+        numerics: "strict" sums whole numbers on a grid and adds discrete Gaussian noise; see docs/how-to/strict.md.
         schedule: "adaptive" if noise, rate, stop or later runs may follow outputs; a Renyi filter guards the budget.
         assumptions: sentences that every statement about this run has to repeat.
         isolation: "records": every record's loss is computed as if it were alone, whatever the losses do. "trusted":

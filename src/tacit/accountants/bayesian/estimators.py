@@ -3,8 +3,9 @@
 ``betting`` is sound for every distribution on (-inf, log_bound]: it fails with probability at most gamma, because the
 capital of a gambler who bets that the mean is smaller than it is cannot grow (Waudby-Smith and Ramdas 2024; Ville).
 ``student_t`` is the paper's (Triastcyn and Faltings 2020, eq. 14, with the T that it lost in print): it presumes a
-shape that skewed norms do not have, and underestimates them most of the time (docs/bayesian-privacy.md). ``binary`` is
-its section 4.3.1: whoever is above the largest value seen is charged the worst case.
+shape that skewed norms do not have, and underestimates them most of the time
+(docs/explanation/bayesian-privacy.md). ``binary`` is its section 4.3.1: whoever is above the
+largest value seen is charged the worst case.
 
 No estimator without assumptions can gain more over the worst case than a factor m / log(1/gamma) of the expectation.
 """

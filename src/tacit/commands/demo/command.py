@@ -174,11 +174,15 @@ class _Outcome:
         run("report", self.folder / "run")
         run("release", self.folder / "run", "--out", self.folder / "bundle")
         say(
-            " holds the tables, the run with its page (run/report.html), the predictions, "
-            "demo.png and the bundle. The runs of the other splits were thrown away: to release all of them would cost "
-            "ten times as much.",
+            " holds the tables, the run, the predictions, demo.png and the bundle. The runs of the other splits were "
+            "thrown away: to release all of them would cost ten times as much.",
             head=f"\n{self.folder}/",
         )
+        say(f" {(self.folder / 'run' / 'report.html').resolve()}", head="\nOpen the page:")
+        say("", head="Then")
+        say(f"  tacit audit {self.folder / 'run'}  tries to break the guarantee")
+        say("  tacit explain epsilon 1  says what the number means to one of the patients")
+        say("  tacit schema YOUR.csv --target COLUMN --out schema.toml  begins with a table of your own")
 
 
 def _compare(folder: Path, quiet: bool) -> _Outcome:

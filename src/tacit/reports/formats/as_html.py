@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from tacit.reports.content import Block, Picture, Report
+from tacit.reports.language import sayer
 from tacit.reports.pictures import (
     Chart,
     Forest,
@@ -33,7 +34,11 @@ def to_html(report: Report) -> str:
     style = _file("page.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return _environment().from_string(_file("page.html.jinja")).render(report=report, style=style, policy=policy)
+    return (
+        _environment()
+        .from_string(_file("page.html.jinja"))
+        .render(report=report, style=style, policy=policy, say=sayer(report.language))
+    )
 
 
 @cache
