@@ -1,4 +1,4 @@
-"""Every block of code in README and docs is run or read, and every public name has an example that runs.
+"""Fenced Python in README and docs runs, commands shown are there, every public name has an example that runs.
 
 A page's Python runs as one script in an empty folder. What a page needs is said here, and nowhere else.
 """
@@ -19,9 +19,9 @@ ROOT = Path(__file__).parent.parent
 PAGES = {str(page.relative_to(ROOT)): page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]}
 FENCE = re.compile(r"^ *```([^\n`]*)\n(.*?)^ *```", re.M | re.S)
 NEEDS_DATA = {"docs/tutorials/mnist.md", "docs/reference/rooms/data.md"}
-ELSEWHERE = {  # pages whose blocks need a stage that another test sets
+ELSEWHERE = {  # pages whose Python is not run here, and why
     "docs/opacus.md": "test_opacus_page.py; its first block shows Opacus beside Tacit",
-    "docs/integrations.md": "tests/integrations, with the libraries",
+    "docs/integrations.md": "run by no test yet: its blocks need libraries that are not here",
 }
 SHELL = {"docs/tutorials/table.md": "test_quickstart.py", "docs/study.md": "test_study.py"}
 KINDS = {"python", "console", "bash", "toml", "text", "{toctree}", "{eval-rst}", ""}
