@@ -10,7 +10,7 @@ from torch import nn
 
 from tacit.errors import LossesError
 from tacit.isolation import StateGuard
-from tacit.isolation.guard import _is_installed
+from tacit.isolation.memory import _is_installed
 
 
 @pytest.mark.parametrize(

@@ -11,49 +11,32 @@ it changes losses within a step, ``clipped_sum`` sees it by computing some of th
 own affair (docs/explanation/pitfalls.md).
 """
 
-import functools
-import io
-import itertools
-import random
-import sys
-import sysconfig
-import threading
 import types
-import weakref
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from contextvars import ContextVar
-from operator import is_, length_hint
-from pathlib import Path
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from operator import is_
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tacit.errors import LossesError
+from tacit.isolation.memory import (
+    LONG,
+    NOTHING,
+    OF_PYTORCH,
+    PLAIN_VALUES,
+    PUT_BACK,
+    SKIPPED,
+    is_handle,
+    looker,
+    measurer,
+    same,
+    set_part,
+)
 
 OnDemand = Literal["handles", "data"] | None
-_LONG, _LONGEST = 4096, 1 << 16  # entries of a container that are looked into, and that are compared at all
-_SOME = 64  # entries of a longer one that are looked into
-_NOTHING = object()
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, np.generic)
-_SKIPPED = (types.CodeType, weakref.ref, types.MemberDescriptorType, types.GetSetDescriptorType)
-_OF_CLASSES = (*_SKIPPED, str, type(None))
-_BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)  # such as the append of a list
-_OF_PYTORCH = {"_flat_weights", "_flat_weight_refs"}  # recurrent layers keep them in step with swapped parameters
-# Their objects keep caches of their own in attributes, which change without any effect on what they answer.
-_OPAQUE = frozenset({
-    "builtins", "torch", "numpy", "threading", "logging", "multiprocessing", "functools", "typing", "collections",
-    "abc", "enum", "re", "pathlib", "io", "_io", "gzip", "zipfile", "tarfile", "sqlite3", "lmdb", "pandas", "polars",
-    "pyarrow", "datasets", "h5py", "zarr", "PIL", "lightning", "pytorch_lightning",
-})  # fmt: skip
-# Of ours a module may come to hold:
-_OURS = ("tacit.training", "tacit.distributed", "tacit.isolation", "tacit.integrations", "tacit.ledger")
 _CONTAINERS = {dict, OrderedDict, list, set}  # that can be asked whether they are empty without running other code
-_PACKAGES = {"site-packages", "dist-packages"}
-_HOLDERS = ("torch.nn", "torch.utils.data")  # whose objects hold a user's
 
 
 class _Kept:
@@ -63,7 +46,7 @@ class _Kept:
 
     def __init__(self, thing: Any, name: Any, owner: "_Kept | None") -> None:
         self.thing, self.name, self.owner = thing, name, owner
-        self.look, self.measure = _looker(thing), _measurer(thing)
+        self.look, self.measure = looker(thing), measurer(thing)
         self.parts = {} if self.look is None else self.look(thing)
         self.note_fact()
 
@@ -81,22 +64,22 @@ class _Kept:
         """The names of what is not as it was, which is put back on the way, but for handles that were opened."""
         found = []
         fact = None if self.measure is None else self.measure(self.thing)
-        if fact is not self.fact and not _same(self.fact, fact):
-            if type(self.thing) in _PUT_BACK:
-                _PUT_BACK[type(self.thing)](self.thing, self.fact)
+        if fact is not self.fact and not same(self.fact, fact):
+            if type(self.thing) in PUT_BACK:
+                PUT_BACK[type(self.thing)](self.thing, self.fact)
             found.append(self.path())
         now = {} if self.look is None else self.look(self.thing)
         return found if _identical(self.parts, now) else [*found, *self._other_parts(now, on_demand)]
 
     def _other_parts(self, now: dict[Any, Any], on_demand: "OnDemand") -> Iterator[str]:
         for part in [*self.parts, *(part for part in now if part not in self.parts)]:
-            before, after = self.parts.get(part, _NOTHING), now.get(part, _NOTHING)
-            fresh = on_demand is not None and (before is None or before is _NOTHING)
-            if _same(before, after) or (fresh and _is_handle(after)):
+            before, after = self.parts.get(part, NOTHING), now.get(part, NOTHING)
+            fresh = on_demand is not None and (before is None or before is NOTHING)
+            if same(before, after) or (fresh and is_handle(after)):
                 continue
-            _set(self.thing, part, before)
-            loaded = fresh and on_demand == "data" and not isinstance(after, _PLAIN)
-            if part not in _OF_PYTORCH and not loaded:
+            set_part(self.thing, part, before)
+            loaded = fresh and on_demand == "data" and not isinstance(after, PLAIN_VALUES)
+            if part not in OF_PYTORCH and not loaded:
                 yield f"{self.path()}.{part}"
 
 
@@ -110,7 +93,7 @@ def _all_kept(owners: dict[str, Any]) -> list[_Kept]:
     seen: set[int] = set()  # the things are kept alive, so that no number stands for two
 
     def keep(thing: Any, name: Any, owner: _Kept | None) -> None:
-        if not isinstance(thing, _PLAIN) and id(thing) not in seen and not isinstance(thing, _SKIPPED):
+        if not isinstance(thing, PLAIN_VALUES) and id(thing) not in seen and not isinstance(thing, SKIPPED):
             if (
                 isinstance(thing, types.ModuleType)
                 and owner is not None
@@ -124,280 +107,9 @@ def _all_kept(owners: dict[str, Any]) -> list[_Kept]:
         keep(owner, name, None)
     for kept in found:  # grows meanwhile
         for name, part in kept.parts.items():
-            if name not in _OF_PYTORCH:
+            if name not in OF_PYTORCH:
                 keep(part, name, kept)
     return found
-
-
-def _looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
-    """How the parts of a thing are listed, by name; None if it has none."""
-    match thing:
-        case np.ndarray():
-            return None
-        case Tensor():
-            return lambda tensor: dict(tensor.__dict__)
-        case types.ModuleType():
-            return _of_module if _is_users_module(thing) else None
-        case staticmethod() | classmethod() | property() | functools.cached_property():
-            return _of_descriptor
-        case _ if isinstance(thing, _BOUND):
-            return lambda method: {"self": method.__self__}
-        case functools._lru_cache_wrapper():
-            return lambda cached: {"function": cached.__wrapped__}
-        case dict():
-            return _of_dict if dict.__len__(thing) <= _LONG else _of_long_dict
-        case list() | tuple() | deque():
-            return _of_sequence if len(thing) <= _LONG else _of_long_sequence
-        case types.CellType():
-            return lambda cell: {"value": _content(cell)}
-        case types.FunctionType():
-            return _of_function
-        case types.MethodType():
-            return lambda method: {"self": method.__self__, "function": method.__func__}
-        case functools.partial():
-            return lambda part: {"func": part.func, "args": part.args, "keywords": part.keywords, **vars(part)}
-        case types.GeneratorType():
-            return lambda running: dict(running.gi_frame.f_locals) if running.gi_frame is not None else {}
-        case threading.local():
-            return lambda local: dict(vars(local))
-        case type():
-            return None if _is_library(thing) else _of_class
-        case _ if _is_opaque(type(thing)):
-            return None
-    return functools.partial(_of_object, _slots_of(type(thing)))
-
-
-def _of_dict(some: Any) -> dict[Any, Any]:
-    """By the base class: a mapping with methods of its own might import, or make, what it is asked for."""
-    return dict(dict.items(some))
-
-
-def _of_sequence(some: Any) -> dict[Any, Any]:
-    return dict(enumerate(some))
-
-
-def _of_long_dict(some: Any) -> dict[Any, Any]:
-    """Some of its entries, always the same: what is kept for every record is seen at a few of them."""
-    return dict(itertools.islice(dict.items(some), 0, None, dict.__len__(some) // _SOME))
-
-
-def _of_long_sequence(some: Any) -> dict[Any, Any]:
-    return {place: some[place] for place in range(0, len(some), len(some) // _SOME)}
-
-
-def _of_object(slots: Sequence[Any], thing: Any) -> dict[str, Any]:
-    """Attributes and slots, and what the classes of the user's own hold for all their objects."""
-    found = dict(getattr(thing, "__dict__", None) or {})
-    for slot in slots:
-        with suppress(AttributeError):  # it has no value yet
-            found.setdefault(slot.__name__, slot.__get__(thing))
-    found["__class__"] = type(thing)
-    return found
-
-
-def _slots_of(kind: type) -> list[Any]:
-    """Where Python keeps the values of ``__slots__``, whatever they are called."""
-    held = [value for one in kind.__mro__ if not _is_opaque(one) for value in vars(one).values()]
-    return [value for value in held if type(value) is types.MemberDescriptorType]
-
-
-def _of_class(kind: type) -> dict[str, Any]:
-    """Its values, and its methods, which may hold on to something by a closure."""
-    return {name: value for name, value in vars(kind).items() if not isinstance(value, _OF_CLASSES)}
-
-
-def _of_function(function: types.FunctionType) -> dict[str, Any]:
-    if _is_library(function):
-        return {}
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    names = set(function.__code__.co_names)
-    used = {name: value for name, value in function.__globals__.items() if name in names}
-    return {**used, **_of_modules(used, names), **dict(cells), "defaults": function.__defaults__, **function.__dict__,
-            "keyword defaults": function.__kwdefaults__}  # fmt: skip
-
-
-def _of_modules(used: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """What a function names of the user's own modules: ``statistics.seen`` after ``from project import statistics``."""
-    found: dict[str, Any] = {}
-    for path, module in used.items():
-        if isinstance(module, types.ModuleType) and _is_users_module(module):
-            inner = {f"{path}.{name}": value for name, value in vars(module).items() if name in names}
-            found |= inner | _of_modules(inner, names)
-    return found
-
-
-def _of_module(module: types.ModuleType) -> dict[str, Any]:
-    """Of a module that is held as a value: all of it, since nobody says by which names it is used."""
-    return {name: value for name, value in vars(module).items() if not name.startswith("__")}
-
-
-def _is_users_module(module: types.ModuleType) -> bool:
-    return not _is_installed(module.__name__.partition(".")[0])
-
-
-def _of_descriptor(thing: Any) -> dict[str, Any]:
-    """The functions behind a static or class method, or a property."""
-    found = (getattr(thing, name, None) for name in ("__func__", "fget", "fset", "func"))
-    return {"function": next((one for one in found if one is not None), None)}
-
-
-def _is_opaque(kind: type) -> bool:
-    """Whether the objects of a class are not looked into."""
-    module = str(getattr(kind, "__module__", "builtins"))
-    if kind.__name__.startswith("FSDP") and issubclass(kind, torch.nn.Module):
-        return False  # a class that fully_shard made of the user's own
-    return module.startswith(_OURS) or (module.partition(".")[0] in _OPAQUE and not module.startswith(_HOLDERS))
-
-
-def _is_library(thing: Any) -> bool:
-    """Whether a function or a class is installed: what it holds for all its users is no affair of this one."""
-    return _is_installed(str(getattr(thing, "__module__", "builtins")).partition(".")[0])
-
-
-@functools.cache
-def _is_installed(package: str) -> bool:
-    """Also for one user alone (``pip install --user``), by the system, or beside a virtual environment."""
-    if package in sys.stdlib_module_names or package in ("tacit", "torch"):  # in a source tree too
-        return True
-    file = Path(getattr(sys.modules.get(package), "__file__", None) or ".")
-    homes = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib")]
-    return not _PACKAGES.isdisjoint(file.parts) or any(file.is_relative_to(home) for home in homes)
-
-
-def _is_handle(thing: Any) -> bool:
-    """An open file, an archive, a connection: it answers from somewhere else, and holds no records itself."""
-    return hasattr(thing, "close") and not isinstance(thing, Tensor | np.ndarray | type | types.GeneratorType)
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # a variable without a value yet
-        return _NOTHING
-
-
-def _measurer(thing: Any) -> Callable[[Any], Any] | None:
-    """What of a thing itself can be compared, besides its parts; None if it is nothing."""
-    match thing:
-        case Tensor():
-            return _of_tensor
-        case np.ndarray():
-            return lambda array: array.flat[:: max(1, array.size // _LONG)].copy()
-        case random.SystemRandom():
-            return None
-        case random.Random():
-            return lambda chance: chance.getstate()
-        case np.random.RandomState():
-            return lambda chance: str(chance.get_state())
-        case np.random.Generator():
-            return lambda chance: chance.bit_generator.state
-        case torch.Generator():
-            return lambda chance: chance.get_state().numpy().tobytes()
-        case set() | frozenset() | bytearray():
-            return lambda some: some.copy() if len(some) <= _LONG else len(some)
-        case dict() | list() | tuple() | deque():
-            return lambda some: len(some) if len(some) <= _LONG else _numbers_of(some)
-        case types.GeneratorType():
-            return lambda running: None if running.gi_frame is None else running.gi_frame.f_lasti
-        case itertools.count() | itertools.repeat():
-            return repr
-        case io.StringIO() | io.BytesIO():
-            return lambda buffer: None if buffer.closed else (buffer.tell(), buffer.getvalue())
-        case ContextVar():
-            return lambda variable: variable.get(_NOTHING)
-        case Iterator() if type(thing).__module__ in ("builtins", "itertools"):
-            return lambda rest: length_hint(rest, -1)
-    return None
-
-
-def _of_tensor(tensor: Tensor) -> tuple[int | None, int, int | None]:
-    if tensor.is_inference():
-        return None, id(None), None
-    grad = tensor.grad if tensor.is_leaf else None
-    return tensor._version, id(grad), None if grad is None else grad._version
-
-
-def _numbers_of(thing: Any) -> list[int]:
-    """Which objects a long container holds, of a very long one some of them."""
-    values = thing.values() if isinstance(thing, dict) else thing
-    return [len(thing), *map(id, itertools.islice(values, 0, None, 1 + len(thing) // _LONGEST))]
-
-
-def _put_back_entries(thing: Any, before: Any) -> None:
-    if not isinstance(before, int):
-        thing.clear()
-        thing.update(before) if isinstance(thing, set) else thing.extend(before)
-
-
-_PUT_BACK: dict[type, Callable[[Any, Any], object]] = {
-    random.Random: lambda thing, before: thing.setstate(before),
-    np.random.Generator: lambda thing, before: setattr(thing.bit_generator, "state", before),
-    torch.Generator: lambda thing, before: thing.set_state(torch.frombuffer(bytearray(before), dtype=torch.uint8)),
-    np.ndarray: lambda thing, before: np.copyto(thing, before.reshape(thing.shape)) if thing.size <= _LONG else None,
-    set: _put_back_entries,
-    bytearray: _put_back_entries,
-}
-
-
-def _set(thing: Any, part: Any, before: Any) -> None:
-    """Bind a part to what it was, where that can be done."""
-    match thing:
-        case types.CellType():
-            if before is not _NOTHING:
-                thing.cell_contents = before
-        case dict():
-            _set_entry(thing, part, before)
-        case list() | deque():
-            if before is _NOTHING:
-                thing.pop()
-            elif part < len(thing):
-                thing[part] = before
-            else:
-                thing.append(before)
-        case types.FunctionType() if part in thing.__globals__:
-            _set_entry(thing.__globals__, part, before)
-        case types.FunctionType() if "." in part:
-            *path, name = part.split(".")
-            _set_entry(vars(functools.reduce(getattr, path[1:], thing.__globals__[path[0]])), name, before)
-        case _:
-            attributes = getattr(thing, "__dict__", None)
-            slot = next((slot for slot in _slots_of(type(thing)) if slot.__name__ == part), None)
-            if slot is not None:
-                slot.__delete__(thing) if before is _NOTHING else slot.__set__(thing, before)
-            elif isinstance(attributes, dict) and (part in attributes or before is not _NOTHING):
-                _set_entry(attributes, part, before)
-            elif before is not _NOTHING:
-                with suppress(AttributeError, TypeError):
-                    setattr(thing, part, before)
-
-
-def _set_entry(entries: dict[Any, Any], key: Any, before: Any) -> None:
-    if before is _NOTHING:
-        entries.pop(key, None)
-    else:
-        entries[key] = before
-
-
-def _same(one: Any, other: Any) -> bool:
-    """The same thing, an equal value, or a sequence of such."""
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    match one:
-        case Tensor():
-            return False
-        case np.ndarray():
-            return bool(one.tobytes() == other.tobytes())
-        case weakref.ref():
-            return True  # holds nothing
-        case list() | tuple():
-            return len(one) == len(other) and all(map(_same, one, other))
-        case dict() | set() | frozenset() | bytearray() | int() | float() | complex() | str() | bytes():
-            return bool(one == other)
-        case types.MethodType():
-            return one.__self__ is other.__self__ and one.__func__ is other.__func__
-    return isinstance(one, _PLAIN) and bool(one == other)
 
 
 class StateGuard:
@@ -469,7 +181,7 @@ class StateGuard:
 
 def _is_large(array: Any) -> bool:
     """Too large to be compared entry by entry; it is made read-only instead."""
-    return array.size > _LONG and bool(array.flags.writeable and array.flags.owndata)
+    return array.size > LONG and bool(array.flags.writeable and array.flags.owndata)
 
 
 def _readable(name: str) -> str:
