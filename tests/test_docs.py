@@ -21,6 +21,7 @@ FENCE = re.compile(r"^ *```([^\n`]*)\n(.*?)^ *```", re.M | re.S)
 NEEDS_DATA = {"docs/tutorials/mnist.md", "docs/reference/rooms/data.md"}
 ELSEWHERE = {  # pages whose Python is not run here, and why
     "docs/opacus.md": "test_opacus_page.py; its first block shows Opacus beside Tacit",
+    "docs/ranks.md": "tests/distributed/test_jobs.py runs such loops under torchrun; Ray is not here",
     "docs/integrations.md": "run by no test yet: its blocks need libraries that are not here",
 }
 SHELL = {"docs/tutorials/table.md": "test_quickstart.py", "docs/study.md": "test_study.py"}

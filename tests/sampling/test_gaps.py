@@ -47,6 +47,14 @@ def test_gaps_have_the_geometric_law():
         assert abs((found >= k).mean() - expected) < 6 * error
 
 
+def test_gaps_beyond_the_population_need_no_more_bits():
+    """Audits draw nobody, at a rate so small that 64 bits decide no gap: decimals took minutes."""
+    asked = []
+    drawn = drawn_by_gaps(1, 10**6, lambda count: (asked.append(count), words(count))[1])
+    assert len(drawn) == 0
+    assert len(asked) == 1
+
+
 def test_nobody_is_drawn_at_no_rate_and_a_long_run_needs_several_turns():
     assert len(drawn_by_gaps(0, 100, words)) == 0
     turns = []

@@ -36,21 +36,24 @@ def drawn_by_gaps(threshold: int, population: int, words: Words) -> Indices:
     expected = population * (threshold / 2**64)
     parts, last = [], -1
     while last < population:  # one turn, but for once in 1e20
-        gaps = _gaps(threshold, words(int(expected + 10 * math.sqrt(expected) + 64)), words)
+        gaps = _gaps(threshold, words(int(expected + 10 * math.sqrt(expected) + 64)), words, population)
         places = last + np.cumsum(np.minimum(gaps, population) + 1)
         parts.append(places[places < population])
         last = int(places[-1])
     return np.concatenate(parts)
 
 
-def _gaps(threshold: int, first: npt.NDArray[np.uint64], words: Words) -> Indices:
-    """The gap that each word decides; where 64 bits do not, more are drawn for it."""
+def _gaps(threshold: int, first: npt.NDArray[np.uint64], words: Words, population: int = _FAR) -> Indices:
+    """The gap that each word decides; where 64 bits do not, more are drawn for it.
+
+    Beyond the population all gaps are alike. At a rate of 1e-15 nearly all are there, and 64 bits could tell none.
+    """
     rate = math.log1p(-threshold / 2**64)
     with np.errstate(divide="ignore"):  # the word 0 begins an interval at 0: its gap has no upper end yet
         most = _log(first) / rate * (1 + _ERROR)
         least = _log(first, above=True) / rate * (1 - _ERROR)
     gaps = np.minimum(np.floor(least), _FAR).astype(np.int64)
-    for place in np.flatnonzero(np.floor(most) != np.floor(least)):
+    for place in np.flatnonzero((np.floor(most) != np.floor(least)) & (least < population)):
         gaps[place] = min(_FAR, _decided(threshold, int(first[place]), words))
     return gaps
 
