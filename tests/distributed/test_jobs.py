@@ -158,8 +158,9 @@ def test_a_killed_rank_ends_the_job_and_another_number_of_ranks_goes_on(tmp_path
 
 
 @pytest.mark.slow
-def test_a_silent_rank_ends_the_job(tmp_path):
-    first, second = started(2, tmp_path, "resumed", KILL=str(int(signal.SIGSTOP)), TACIT_RANK_PATIENCE="20")
+@pytest.mark.parametrize("where", [{}, {"INSIDE": "a pass, between two gathers"}])
+def test_a_silent_rank_ends_the_job(tmp_path, where):
+    first, second = started(2, tmp_path, "resumed", KILL=str(int(signal.SIGSTOP)), TACIT_RANK_PATIENCE="20", **where)
     first.communicate()
     second.kill()
     second.communicate()

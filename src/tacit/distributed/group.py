@@ -31,7 +31,7 @@ def group() -> Any:
     if found is None or not _is_alive(found):
         if _ours is None:
             atexit.register(_leave)
-        found, _lost = dist.new_group(backend="gloo", timeout=timedelta(seconds=_patience())), None
+        found, _lost = dist.new_group(backend="gloo", timeout=timedelta(seconds=patience())), None
         _ours = weakref.ref(found)
     return found
 
@@ -39,20 +39,25 @@ def group() -> Any:
 @contextmanager
 def speaking() -> Iterator[Any]:
     """The group, for an exchange. One that fails, or waits too long for a rank, is the end of the job."""
-    global _lost
     found = group()
     if _lost is not None:
         raise RankLostError(str(_lost))
     try:
         yield found
     except RuntimeError as error:
-        said = (str(error).splitlines() or [""])[0].partition("]")[2].strip() or str(error)
-        _lost = RankLostError(
-            f"a rank of this job is gone or was silent for {_patience():g} s ({PATIENCE} says how long is too long): "
-            f"{said[:200]}; what was charged stays charged: start the job again, with any number of ranks, from its "
-            "last checkpoint"
-        )
-        raise _lost from error
+        raise loss(error) from error
+
+
+def loss(error: RuntimeError) -> RankLostError:
+    """What a process group says when a rank is gone, as our error; nobody waits for that rank again."""
+    global _lost
+    said = (str(error).splitlines() or [""])[0].partition("]")[2].strip() or str(error)
+    _lost = RankLostError(
+        f"a rank of this job is gone or was silent for {patience():g} s ({PATIENCE} says how long is too long): "
+        f"{said[:200]}; what was charged stays charged: start the job again, with any number of ranks, from its "
+        "last checkpoint"
+    )
+    return _lost
 
 
 def has_lost() -> bool:
@@ -60,7 +65,8 @@ def has_lost() -> bool:
     return _lost is not None
 
 
-def _patience() -> float:
+def patience() -> float:
+    """Seconds that ranks wait for one that is silent."""
     try:
         found = float(os.environ.get(PATIENCE, _SECONDS))
     except ValueError as error:

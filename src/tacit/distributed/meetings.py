@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from tacit.distributed.group import loss
 from tacit.distributed.ranks import Ranks
-from tacit.errors import RankLostError, TacitError
+from tacit.errors import TacitError
 
 Result = TypeVar("Result")
 DONE, GATHER, REDUCE, FAILED = range(4)  # by urgency
@@ -33,8 +34,7 @@ def exchanging() -> Iterator[None]:
     except TacitError as error:
         raise ExchangeError(error) from error
     except RuntimeError as error:
-        said = (str(error).splitlines() or [""])[0]
-        raise ExchangeError(RankLostError(f"ranks could not exchange the shards of a model: {said[:200]}")) from error
+        raise ExchangeError(loss(error)) from error
 
 
 class Meetings:

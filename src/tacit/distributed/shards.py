@@ -11,6 +11,7 @@ the middle, or has nothing to compute, takes part in the rest of the gathers so 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.utils._pytree import tree_leaves
 
+from tacit.distributed.group import patience
 from tacit.distributed.meetings import REDUCE, ExchangeError, Meetings, exchanging
 from tacit.distributed.ranks import Ranks
 from tacit.distributed.whole_sums import as_floats, whole
@@ -57,6 +59,7 @@ class ShardedSums:
         self._model, self._params, self._ranks = model, params, ranks
         self._modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
         _check(model, self._modules, params)
+        _wait_no_longer(params)
         self._meetings = Meetings(ranks, self._take_part, partial(self._reduce, lambda name: None))
         self._script: list[Event] | None = None
         self._due = 0
@@ -225,6 +228,13 @@ class ShardedSums:
             finally:
                 for state in states:
                     state._training_state = TrainingState.IDLE
+
+
+def _wait_no_longer(params: Mapping[str, Tensor]) -> None:
+    """The groups of the mesh are as patient as ours: by default they would wait half an hour for a silent rank."""
+    meshes = {parameter.device_mesh for parameter in params.values() if isinstance(parameter, DTensor)}
+    for one in {group for mesh in meshes for group in mesh.get_all_groups()}:
+        dist.distributed_c10d._set_pg_timeout(timedelta(seconds=patience()), one)
 
 
 def _shard_of(parameter: Tensor) -> Tensor:
