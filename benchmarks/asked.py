@@ -1,6 +1,6 @@
 """Test accuracy on Adult where bounds, bins, levels, classes and the number of records are all asked of the table.
 
-    TACIT_DATA=... PYTHONPATH=. python benchmarks/asked.py --seeds 20 [--epsilon 1]
+    TACIT_DATA=... python benchmarks/asked.py --seeds 20 [--epsilon 1]
 
 Asking and training together cost epsilon. Declared are the kinds of columns, and that capital gains and losses weigh 2.
 """
@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from tune import SCHEMA, accuracy, adult_table
 
-from benchmarks.tune import SCHEMA, accuracy, adult_table
 from tacit.queries.questions import DELTA, Questions
 from tacit.queries.schema_run import begin_with_questions
 from tacit.randomness import Randomness

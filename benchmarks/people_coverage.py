@@ -1,6 +1,6 @@
 """How often intervals hold the truth where people have several rows: the table of "People with several rows".
 
-    PYTHONPATH=src:. python benchmarks/people_coverage.py --sets 400
+    python benchmarks/people_coverage.py --sets 400
 
 People have 1 to 8 rows. Errors, or the normal variables behind counts and yes or no, share a factor; half of the
 covariates are the same in all rows of a person. A row by itself has the family's distribution, so the truth is known.

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from public_tables import TABLES, Found, split
 
-from benchmarks.public_tables import TABLES, Found, split
 from tacit.randomness import Randomness
 from tacit.runs import Problem, RunFacts, RunFolder, train_table
 from tacit.tables import Encoded, encode

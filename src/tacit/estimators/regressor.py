@@ -19,8 +19,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     Args:
         target_bounds: (low, high) of the target; None takes them from the data. Targets outside are clamped.
-        epsilon, delta, bounds, n_records, method, model, ledger, budget_epsilon, scaling, sample_weight_bound,
-            random_state: as for :class:`PrivateClassifier`.
+        epsilon, delta, bounds, n_records, method, model, ledger, budget_epsilon: as for :class:`PrivateClassifier`.
+        scaling, sample_weight_bound, random_state: likewise.
 
     Example:
         >>> rng = np.random.default_rng(0)
