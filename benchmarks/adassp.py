@@ -1,6 +1,6 @@
 """The accuracy of a private linear regression beside AdaSSP (Wang 2018); writes a section of docs/regression.md.
 
-    python benchmarks/adassp.py [--sets 50]
+    python -m benchmarks.adassp [--sets 50]
 
 AdaSSP releases X'X, X'y and the least eigenvalue with a third of epsilon each, and adds a ridge that follows from them.
 It needs bounds of |x| and |y|; it gets the longest record and the outcome's range that are declared. Expected, written
@@ -10,9 +10,9 @@ before the run: ours is nearer to the truth everywhere, because its last release
 import argparse
 
 import numpy as np
-from coverage import DOCUMENT, simulated
-from document import versions, write_section
 
+from benchmarks.coverage import DOCUMENT, simulated
+from benchmarks.document import versions, write_section
 from tacit.regression import regress_in_memory
 from tacit.types import Floats
 

@@ -1,6 +1,6 @@
 """How often the intervals of a private regression hold the truth, on made-up tables; a section of docs/regression.md.
 
-    python benchmarks/coverage.py [--sets 500] [--only logistic] [--keep coverage.jsonl]
+    python -m benchmarks.coverage [--sets 500] [--only logistic] [--keep coverage.jsonl]
 
 Expected, written before the runs: 50, 90 and 95 % intervals hold within 2 points of that for n 3,000 to 50,000, d 5 to
 50, epsilon .5 to 3; within 3 points, or no interval is stated, at n 1,000 or epsilon .2; the median width is at most
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from document import versions, write_section
 
+from benchmarks.document import versions, write_section
 from tacit.regression import RegressionProblem, regress_in_memory
 from tacit.regression.families import Linear, Poisson, fold
 from tacit.regression.newton.sums import Rows, curvature_of
