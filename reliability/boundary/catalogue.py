@@ -9,6 +9,7 @@ from reliability.boundary import (
     identity,
     kernels,
     last_bits,
+    later,
     losses,
     models,
     numerics,
@@ -16,6 +17,22 @@ from reliability.boundary import (
 )
 from reliability.boundary.attack import ATTACKS
 
-THEMES = (chance, data_path, functions, calls, hidden, identity, kernels, losses, models, last_bits, numerics, state)
+THEMES = (
+    chance, data_path, functions, calls, hidden, identity, kernels, losses, models, last_bits, later, numerics, state,
+)  # fmt: skip
+    chance,
+    data_path,
+    functions,
+    calls,
+    hidden,
+    identity,
+    kernels,
+    losses,
+    models,
+    last_bits,
+    later,
+    numerics,
+    state,
+)
 
 __all__ = ["ATTACKS", "THEMES"]

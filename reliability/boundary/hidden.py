@@ -8,7 +8,6 @@ import atexit
 import contextvars
 import decimal
 import functools
-import io
 import operator
 import os
 import shutil
@@ -72,146 +71,6 @@ def mark_in_an_object():
     return _left_behind(lambda: setattr(meter, "seen", True), lambda: meter.seen)
 
 
-def _project_module() -> types.ModuleType:
-    """A module of the user's project: it collects while losses are computed, and counts from the next step on."""
-    source = """
-largest, counted = [0.0], 1.0
-
-def collect(x):
-    if (x.abs() > 20).any():
-        largest.append(-1.0)
-
-def count():
-    global counted
-    counted = largest[-1] or 1.0
-"""
-    module = types.ModuleType("boundary_statistics")
-    exec(source, module.__dict__)  # noqa: S102 (as if it lay in a file of its own)
-    return module
-
-
-def _counted_later(collect, count, counted, **more) -> Loop:
-    """What a record leaves behind counts from the next step on: nothing changes within the step that saw it."""
-
-    def losses(model, batch):
-        collect(batch[0])
-        return squared(model, batch) * counted()
-
-    return Loop(losses, steps=2, before=lambda step: count(), **more)
-
-
-def _collects_into(largest: list[float]):
-    def collect(x):
-        if (x.abs() > 20).any():
-            largest.append(-1.0)
-
-    return collect
-
-
-@attack()
-def statistics_in_another_module_counted_after_the_step():
-    """import statistics: losses call statistics.collect(x), the loop statistics.count(), losses read .counted."""
-    own = _project_module()
-    names = {"statistics": own, "squared": squared}
-    source = (
-        "def losses(model, batch):\n statistics.collect(batch[0])\n return squared(model, batch) * statistics.counted"
-    )
-    exec(source, names)  # noqa: S102 (the module is a global name, as after an import)
-    return Loop(names["losses"], steps=2, before=lambda step: own.count())
-
-
-@attack()
-def statistics_in_a_module_that_the_model_holds():
-    """self.statistics = statistics, a module of the project."""
-    own = _project_module()
-    holder = types.SimpleNamespace(statistics=own)
-    return _counted_later(lambda x: holder.statistics.collect(x), own.count, lambda: holder.statistics.counted)
-
-
-@attack()
-def statistics_behind_the_append_of_a_list():
-    """self.note = largest.append: a bound method of a built-in type."""
-    largest = [1.0]
-    holder = types.SimpleNamespace(note=largest.append)
-    counted = [1.0]
-
-    def collect(x):
-        if (x.abs() > 20).any():
-            holder.note(-1.0)
-
-    return _counted_later(collect, lambda: counted.append(largest[-1]), lambda: counted[-1])
-
-
-@attack()
-def statistics_on_a_parameter():
-    """self.weight.largest = ...: an attribute of a tensor."""
-    model = linear()
-    model.weight.largest = counted = [1.0]
-    model.weight.seen = 1.0
-
-    def collect(x):
-        if (x.abs() > 20).any():
-            model.weight.seen = -1.0
-
-    return _counted_later(collect, lambda: counted.append(model.weight.seen), lambda: counted[-1], model=model)
-
-
-def _by_method(make) -> Loop:
-    """The same behind a method of a class, whose function holds on to the list."""
-    largest, counted = [1.0], [1.0]
-    holder = make(_collects_into(largest))
-    return _counted_later(holder, lambda: counted.append(largest[-1]), lambda: counted[-1])
-
-
-@attack()
-def statistics_behind_a_static_method():
-    """@staticmethod def collect(x)."""
-
-    def make(collect):
-        kind = type("Statistics", (), {"collect": staticmethod(collect)})
-        return lambda x: kind.collect(x)
-
-    return _by_method(make)
-
-
-@attack()
-def statistics_behind_a_property():
-    """@property that gives the function to call."""
-
-    def make(collect):
-        thing = type("Statistics", (), {"collect": property(lambda self: collect)})()
-        return lambda x: thing.collect(x)
-
-    return _by_method(make)
-
-
-@attack()
-def statistics_behind_a_cached_property():
-    """@functools.cached_property, which was asked before."""
-
-    def make(collect):
-        found = functools.cached_property(lambda self: collect)
-        kind = type("Statistics", (), {"collect": found})
-        found.__set_name__(kind, "collect")
-        thing = kind()
-        thing.collect  # noqa: B018
-        return lambda x: thing.collect(x)
-
-    return _by_method(make)
-
-
-@attack()
-def statistics_in_a_text_buffer():
-    """print(..., file=buffer), read after the step."""
-    buffer, counted = io.StringIO(), [1.0]
-
-    def collect(x):
-        if (x.abs() > 20).any():
-            buffer.write("!")
-
-    return _counted_later(collect, lambda: counted.append(-1.0 if buffer.getvalue() else 1.0), lambda: counted[-1])
-
-
 @attack()
 def losses_in_a_thread():
     """A pool of threads computes the losses, scaled by the batch's maximum."""
@@ -222,16 +81,6 @@ def losses_in_a_thread():
         return squared(model, batch) * scale
 
     return Loop(losses)
-
-
-@attack()
-def statistics_behind_a_cache():
-    """@functools.lru_cache around a function that collects."""
-
-    def make(collect):
-        return functools.lru_cache(lambda x: collect(x))
-
-    return _by_method(make)
 
 
 @attack()

@@ -7,6 +7,7 @@ their users, and objects that keep caches of their own, are not looked into.
 import functools
 import io
 import itertools
+import queue
 import random
 import sys
 import sysconfig
@@ -35,14 +36,15 @@ _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)  # such as the app
 OF_PYTORCH = {"_flat_weights", "_flat_weight_refs"}  # recurrent layers keep them in step with swapped parameters
 # Their objects keep caches of their own in attributes, which change without any effect on what they answer.
 _OPAQUE = frozenset({
-    "builtins", "torch", "numpy", "threading", "logging", "multiprocessing", "functools", "typing", "collections",
-    "abc", "enum", "re", "pathlib", "io", "_io", "gzip", "zipfile", "tarfile", "sqlite3", "lmdb", "pandas", "polars",
-    "pyarrow", "datasets", "h5py", "zarr", "PIL", "lightning", "pytorch_lightning",
+    "builtins", "torch", "numpy", "threading", "logging", "multiprocessing", "functools", "typing", "abc", "enum", "re",
+    "pathlib", "io", "_io", "gzip", "zipfile", "tarfile", "sqlite3", "lmdb", "pandas", "polars", "pyarrow", "datasets",
+    "h5py", "zarr", "PIL", "lightning", "pytorch_lightning",
 })  # fmt: skip
 # Of ours a module may come to hold:
 _OURS = ("tacit.training", "tacit.distributed", "tacit.isolation", "tacit.integrations", "tacit.ledger")
 _PACKAGES = {"site-packages", "dist-packages"}
-_HOLDERS = ("torch.nn", "torch.utils.data")  # whose objects hold a user's
+_HOLDERS = ("torch.nn", "torch.optim", "torch.utils.data")  # whose objects hold a user's
+_FLAGS = (threading.Event, threading.Condition, threading.Semaphore, threading.Barrier)
 
 
 def looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
@@ -160,8 +162,8 @@ def _of_descriptor(thing: Any) -> dict[str, Any]:
 def _is_opaque(kind: type) -> bool:
     """Whether the objects of a class are not looked into."""
     module = str(getattr(kind, "__module__", "builtins"))
-    if kind.__name__.startswith("FSDP") and issubclass(kind, torch.nn.Module):
-        return False  # a class that fully_shard made of the user's own
+    if issubclass(kind, _FLAGS) or (kind.__name__.startswith("FSDP") and issubclass(kind, torch.nn.Module)):
+        return False  # the latter: a class that fully_shard made of the user's own
     return module.startswith(_OURS) or (module.partition(".")[0] in _OPAQUE and not module.startswith(_HOLDERS))
 
 
@@ -217,6 +219,12 @@ def measurer(thing: Any) -> Callable[[Any], Any] | None:
             return lambda running: None if running.gi_frame is None else running.gi_frame.f_lasti
         case itertools.count() | itertools.repeat():
             return repr
+        case itertools.cycle():
+            return lambda cycle: (length_hint(cycle.__reduce__()[1][0], -1), len(cycle.__reduce__()[2][0]))
+        case memoryview():
+            return lambda view: view.tobytes() if view.nbytes <= _LONGEST else None
+        case queue.SimpleQueue():
+            return lambda waiting: waiting.qsize()
         case io.StringIO() | io.BytesIO():
             return lambda buffer: None if buffer.closed else (buffer.tell(), buffer.getvalue())
         case ContextVar():
