@@ -20,19 +20,5 @@ from reliability.boundary.attack import ATTACKS
 THEMES = (
     chance, data_path, functions, calls, hidden, identity, kernels, losses, models, last_bits, later, numerics, state,
 )  # fmt: skip
-    chance,
-    data_path,
-    functions,
-    calls,
-    hidden,
-    identity,
-    kernels,
-    losses,
-    models,
-    last_bits,
-    later,
-    numerics,
-    state,
-)
 
 __all__ = ["ATTACKS", "THEMES"]
