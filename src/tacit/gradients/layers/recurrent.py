@@ -42,7 +42,7 @@ def _lstm(projected: Tensor, recurrent: Tensor, state: State) -> State:
 
 
 class _WholeLSTM(torch.autograd.Function):
-    """All steps of an LSTM: a third of the time that autograd takes to follow the dozen operations of each step.
+    """All steps of an LSTM as one operation: autograd need not follow the dozen operations of each step.
 
     With the gates i, f, o (sigmoid) and a (tanh) of a step: c' = f c + i a and h' = o tanh(c').
     """
