@@ -64,6 +64,25 @@ def statistics_in_another_module_counted_after_the_step():
     return Loop(names["losses"], steps=2, before=lambda step: own.count())
 
 
+def _global_history(body: str) -> Loop:
+    """Losses whose inner code names a global list, which the loop counts between two steps."""
+    names = {"squared": squared, "history": [1.0], "counted": [1.0]}
+    exec(f"def losses(model, batch):\n{body}\n return squared(model, batch) * counted[-1]", names)  # noqa: S102
+    return Loop(names["losses"], steps=2, before=lambda step: names["counted"].append(names["history"][-1]))
+
+
+@attack()
+def statistics_in_a_global_that_an_inner_function_names():
+    """def note(x): history.append(...), written inside the losses: their own code does not name the list."""
+    return _global_history(" def note(x):\n  if (x.abs() > 20).any():\n   history.append(-1.0)\n note(batch[0])")
+
+
+@attack()
+def statistics_in_a_global_that_a_comprehension_names():
+    """[history.append(...) for x in batch[0] if ...]: a comprehension is a function of its own."""
+    return _global_history(" [history.append(-1.0) for x in (batch[0],) if (x.abs() > 20).any()]")
+
+
 @attack()
 def statistics_in_a_module_that_the_model_holds():
     """self.statistics = statistics, a module of the project."""

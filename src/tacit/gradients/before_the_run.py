@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from tacit.errors import LossesError, RecordMixingError, TacitError, check_count
 from tacit.gradients.clipped_sum import ClippedSum, Isolation, clipped_sum
 from tacit.gradients.computing import guard_of
-from tacit.isolation import as_written, count_records, map_tensors, take_records
+from tacit.isolation import StateGuard, as_written, count_records, map_tensors, take_records
 from tacit.losses import Losses, ModelLosses
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import global_chance, seed_everything
@@ -30,6 +30,7 @@ def try_out(
     *,
     isolation: Isolation = "records",
     public: bool = False,
+    guard: StateGuard | None = None,
 ) -> ClippedSum:
     """Compute one clipped sum, of which reasons and memory are public; what the engine refuses is refused now.
 
@@ -42,7 +43,7 @@ def try_out(
         refuse_batch_norm(losses.model)
     batch = _repeated(like) if public else _generated(like)
     try:
-        found = clipped_sum(losses, params, batch, mechanism, chunk=_RECORDS, isolation=isolation)
+        found = clipped_sum(losses, params, batch, mechanism, chunk=_RECORDS, isolation=isolation, guard=guard)
     except LossesError as error:
         if error.__cause__ is None:
             raise

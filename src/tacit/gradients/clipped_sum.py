@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from tacit.errors import InputError, LossesError
 from tacit.gradients.bookkeeping import Gradients, full_precision
-from tacit.gradients.computing import Computing, guard_of, is_fault_of_a_record
-from tacit.gradients.linear_model import linear_model
+from tacit.gradients.computing import Computing, guard_of, is_fault_of_a_record, learned
+from tacit.gradients.dense_model import DenseModel, linear_model
 from tacit.gradients.record_gradients import Dense, records_a_stretch
 from tacit.isolation import (
     Places,
@@ -30,6 +30,7 @@ from tacit.isolation import (
 )  # fmt: skip
 from tacit.isolation.apart import is_limit_of_vmap
 from tacit.isolation.batches import copy_records
+from tacit.kernels.dense import DenseRows
 from tacit.losses import Losses
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance, global_chance, seed_everything
@@ -103,13 +104,14 @@ def clipped_sum(
     units = len(chance) if sizes is None else len(sizes)  # of which some may have no record: it could not be made
     strategy = "record" if mechanism.numerics == "strict" else strategy
     several = records_a_stretch(max(units, sample or 0))
-    summing = _Summing(losses, params, mechanism, units, strategy, several)
+    summing = _Summing(losses, params, mechanism, units, strategy, several, guard)
     add = summing.add_trusted if isolation == "trusted" else summing.add
+    may_be_dense = isolation == "records" and strategy == "auto" and summing.meeting is None
     for groups in portions:
-        if isolation == "records" and strategy == "auto" and summing.meeting is None:
-            summing.computing.formula = linear_model(losses, params, groups)
-        with _around(losses, guard, summing):
-            _add_all(_parts(groups, sizes, views), add, chance, chunk)
+        dense = summing.dense_model() if may_be_dense else None
+        if dense is None or not summing.add_dense(dense, groups, by_kernel=sizes is None and views is None):
+            with _around(losses, guard, summing):
+                _add_all(_parts(groups, sizes, views), add, chance, chunk)
         del groups  # so that the next ones are not read beside them
     if summing.again is not None:
         with _around(losses, guard, summing):
@@ -117,6 +119,8 @@ def clipped_sum(
     summing.refuse_if_all_failed()
     sums = mechanism.sums(summing.sums, summing.device) if summing.meeting is None else {}  # those lie in shards
     reasons = tuple(dict.fromkeys(summing.reasons))
+    if summing.by_kernel:
+        return ClippedSum(sums, summing.squared_norms, reasons, by_formula=True)
     by_formula = summing.computing.formula is not None
     return ClippedSum(sums, summing.squared_norms, reasons, summing.computing.row_bytes, by_formula)
 
@@ -200,9 +204,11 @@ class _Summing:
         units: int,
         strategy: Strategy,
         several: int,
+        guard: StateGuard | None,
     ) -> None:
         self.mechanism, self.strategy = mechanism, strategy
-        self.computing = Computing(losses, params)
+        self._losses, self._params, self._guard = losses, params, guard
+        self.by_kernel = False
         self.meeting = getattr(losses, "meeting", None)  # of ranks that share one model; see tacit.distributed.shards
         self.device = next(iter(params.values())).device
         self.several = several  # records that may be added up in float32
@@ -212,6 +218,43 @@ class _Summing:
         self.reasons: list[str] = []
         self._calls = 0
         self.again: tuple[Callable[[], list[Any]], list[Any]] | None = None
+
+    @cached_property
+    def computing(self) -> Computing:
+        """The user's losses, made ready when they have to run."""
+        return Computing(self._losses, self._params, self._guard)
+
+    def dense_model(self) -> DenseModel | None:
+        """The losses as a formula, if they are known as one."""
+        known = linear_model(self._losses, self._params)
+        return learned(self._losses).seen.still(self._guard, self._params) if known is None else known
+
+    def add_dense(self, model: DenseModel, groups: Sequence[RecordGroup], *, by_kernel: bool) -> bool:
+        """All records by the compiled kernel. If it cannot, nothing is added; the formula is kept if it suits them."""
+        given = [model.arguments(self._params, group.batch) for group in groups]
+        suits = all(one is not None for one in given)
+        rows = [model.rows(one, self.mechanism) for one in given if one is not None] if by_kernel and suits else []
+        found = [one for one in rows if one is not None]
+        if len(found) < len(groups):
+            self.computing.formula = model if suits and len(model.layers) == 1 else None
+            return False
+        for group, one in zip(groups, found, strict=True):
+            self._add_rows(group.places, one)
+        self.by_kernel = True
+        return True
+
+    def _add_rows(self, places: Places, rows: DenseRows) -> None:
+        sums = rows.weighted_sum(self.mechanism.factors(rows.squares)) if rows.sums is None else rows.sums
+        for name, value in (
+            *zip(self.mechanism.shapes, sums, strict=True),
+            *self.mechanism.counts(rows.squares).items(),
+        ):
+            self._add_to(name, value)
+        if len(places) == len(self.squared_norms):
+            self.squared_norms = rows.squares
+        else:
+            self.squared_norms[torch.from_numpy(places)] = rows.squares
+        self.faults += [IndexError("the target is no class")] * rows.faults
 
     def add(self, part: _Part, chance: RecordChance, chunk: int) -> None:
         """All units of a part, as many at a time as fit into a chunk, in parts of about one size."""

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from tacit.errors import InputError, LossesError
 from tacit.gradients.bookkeeping import Gradients, gradients_of
+from tacit.gradients.dense_model import DenseModel
 from tacit.gradients.forward import ForwardPass
-from tacit.gradients.linear_model import LinearModel
+from tacit.gradients.recognition import Recording, Remembered
 from tacit.gradients.record_gradients import Dense
 from tacit.isolation import (
     Fill,
@@ -38,22 +39,30 @@ _learned: "WeakKeyDictionary[Any, Learned]" = WeakKeyDictionary()
 
 @dataclass(slots=True)
 class Learned:
-    """Of some losses: whether they write data into tensors that they make, and how many rows they need."""
+    """Of some losses: whether they write into tensors that they make, how many rows they need, what they compute."""
 
     fresh: bool = False
     fill: Fill = field(default_factory=Fill)
+    seen: Remembered = field(default_factory=Remembered)
+
+
+def learned(losses: Losses) -> Learned:
+    found = _learned.get(losses)
+    if found is None:
+        found = _learned[losses] = Learned()
+    return found
 
 
 class Computing:
     """The user's losses at given parameters: many rows together, or one record alone."""
 
-    def __init__(self, losses: Losses, params: Mapping[str, Tensor]) -> None:
-        self._losses = losses
+    def __init__(self, losses: Losses, params: Mapping[str, Tensor], guard: StateGuard | None = None) -> None:
+        self._losses, self._params, self._guard = losses, params, guard
         meeting = getattr(losses, "meeting", None)
         self._pass: Callable[[Callable[[], Any]], Any] = _plain if meeting is None else meeting.gather
         self.row_bytes = 0
-        self.formula: LinearModel | None = None  # where the losses are known as one, nothing of the user's runs
-        self.learned = _learned.setdefault(losses, Learned())
+        self.formula: DenseModel | None = None  # where the losses are known as one, nothing of the user's runs
+        self.learned = learned(losses)
         self._own, self._guarded = False, list(params.values())
         if isinstance(losses, ModelLosses):
             held = dict(losses.model.named_parameters())
@@ -68,7 +77,9 @@ class Computing:
             if len(rows) % self.formula.multiple:
                 raise RowsError(self.formula.multiple)
             self.row_bytes = 2 * sum(tensor[:1].nbytes for tensor in tensors_of(batch))
-            return self.formula.gradients(take_records(batch, torch.from_numpy(rows)), records)
+            given = self.formula.arguments(self._params, take_records(batch, torch.from_numpy(rows)))
+            assert given is not None  # as the whole batch does
+            return self.formula.gradients(given, records)
         fresh = self.learned.fresh
         shared = int.from_bytes(chance.key[:8], "little")
         try:
@@ -86,8 +97,10 @@ class Computing:
         seed_everything(shared)  # what Python and numpy draw is one value for all records of a step
         copy = take_records(batch, torch.from_numpy(rows))  # losses may write into it, and may have to run again
         private = [*tensors_of(copy), *tensors_of(batch)]
-        run = ForwardPass(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
+        kind = Recording if self.learned.seen.is_worth_a_look(self._guard, self.leaves) else ForwardPass
+        run = kind(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
         found: Gradients = self._pass(lambda: gradients_of(run, self._call, copy, self.leaves))
+        self.learned.seen.note(run.found if isinstance(run, Recording) else None, self._guard)
         held = sum(part.rows.nbytes for part in found.values() if isinstance(part, Dense))
         self.row_bytes = max(self.row_bytes, (2 * run.bytes + held) // len(rows))  # activations and their gradients
         return found

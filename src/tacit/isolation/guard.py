@@ -13,7 +13,7 @@ own affair (docs/explanation/pitfalls.md).
 
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import is_
 from typing import Any, Literal
 
@@ -56,6 +56,9 @@ class _Kept:
     def is_as_before(self) -> bool:
         """Whether it has the very same parts."""
         return self.look is None or _identical(self.parts, self.look(self.thing))
+
+    def has_same_fact(self, exempt: set[int]) -> bool:
+        return self.measure is None or id(self.thing) in exempt or same(self.fact, self.measure(self.thing))
 
     def path(self) -> str:
         return str(self.name) if self.owner is None else f"{self.owner.path()}.{self.name}"
@@ -130,12 +133,14 @@ class StateGuard:
 
     def __init__(self, *, on_demand: OnDemand = None, **owners: Any) -> None:
         self._owners, self._on_demand = owners, on_demand
+        self.blocks = 0  # that were begun: what is known of a block holds until the next one
         self._kept: list[_Kept] = []
         self._full: list[_Kept] = []
         self._empty: list[Any] = []
         self._arrays: list[Any] = []
 
     def __enter__(self) -> "StateGuard":
+        self.blocks += 1
         full = self._unless_empty()
         if full and all(kept.is_as_before() for kept in full):  # as at the step before, which is quicker
             for kept in full:
@@ -163,6 +168,11 @@ class StateGuard:
     def _unless_empty(self) -> list[_Kept]:
         """All that is kept, but for the containers that were empty if they still are: most are, three for a module."""
         return self._kept if any(self._empty) else self._full
+
+    def is_unchanged(self, but: Iterable[torch.Tensor]) -> bool:
+        """Whether all is as it was in the last block, but for the numbers in some tensors, which are trained."""
+        trained, full = set(map(id, but)), self._unless_empty()
+        return bool(full) and all(kept.is_as_before() and kept.has_same_fact(trained) for kept in full)
 
     def put_back(self) -> list[str]:
         """Undo what changed; its names, the shortest first."""

@@ -128,13 +128,20 @@ def _of_function(function: types.FunctionType) -> dict[str, Any]:
     if _is_library(function):
         return {}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    names = set(function.__code__.co_names)
+    names = _names_in(function.__code__)
     used = {name: value for name, value in function.__globals__.items() if name in names}
     return {**used, **_of_modules(used, names), **dict(cells), "defaults": function.__defaults__, **function.__dict__,
             "keyword defaults": function.__kwdefaults__}  # fmt: skip
 
 
-def _of_modules(used: dict[str, Any], names: set[str]) -> dict[str, Any]:
+@functools.lru_cache(maxsize=4096)
+def _names_in(code: types.CodeType) -> frozenset[str]:
+    """All names that a function uses, also in functions, classes and comprehensions that are written inside it."""
+    inner = (_names_in(one) for one in code.co_consts if isinstance(one, types.CodeType))
+    return frozenset(code.co_names).union(*inner)
+
+
+def _of_modules(used: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """What a function names of the user's own modules: ``statistics.seen`` after ``from project import statistics``."""
     found: dict[str, Any] = {}
     for path, module in used.items():

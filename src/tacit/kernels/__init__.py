@@ -16,6 +16,7 @@ __all__ = [
     "KernelWarning",
     "add_noise",
     "convolution_rows",
+    "dense_rows",
     "gram_squares",
     "group_norm_rows",
     "library",
@@ -30,6 +31,7 @@ _HOME = {
     "KernelWarning": "checks",
     "add_noise": "noise",
     "convolution_rows": "convolution",
+    "dense_rows": "dense",
     "GRAM_ROUNDINGS": "gram",
     "gram_squares": "gram",
     "group_norm_rows": "group_norm",
@@ -42,6 +44,7 @@ _HOME = {
 if TYPE_CHECKING:  # the same names for type checkers
     from tacit.kernels.checks import KernelWarning
     from tacit.kernels.convolution import convolution_rows
+    from tacit.kernels.dense import dense_rows
     from tacit.kernels.gram import GRAM_ROUNDINGS, gram_squares
     from tacit.kernels.group_norm import group_norm_rows
     from tacit.kernels.noise import add_noise

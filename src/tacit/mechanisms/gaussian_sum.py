@@ -15,7 +15,7 @@ from torch import Tensor
 from tacit.buffers import empty
 from tacit.errors import InputError
 from tacit.ledger import GaussianSumQuery
-from tacit.mechanisms.clipping import CLIPPING_RULES, AdaptiveClip, Clipping, Shapes
+from tacit.mechanisms.clipping import CLIPPING_RULES, SHRINK, AdaptiveClip, Clipping, Shapes
 from tacit.mechanisms.grid import Grid, Numerics
 from tacit.mechanisms.groups import VectorGroup
 from tacit.mechanisms.noise import GaussianNoise
@@ -103,6 +103,15 @@ class GaussianSumMechanism:
         for columns, factor in zip(self._columns, found, strict=True):
             factors[:, columns] = factor
         return factors
+
+    @property
+    def plain_clip(self) -> tuple[float, float, float] | None:
+        """Where :meth:`factors` is 1 up to a norm and so much over it beyond, for all vectors together: these numbers,
+        and what is added to a measured norm."""
+        if self.clipping.rule != "clip" or len(self.groups) > 1 or self._scales[0] is not None:
+            return None
+        bound = self.groups[0].clip_norm * self.norm
+        return bound, bound * SHRINK, _LOST
 
     def counts(self, squared_norms: Tensor) -> Vectors:
         """Sums that clipping itself asks for: the balance of unclipped over clipped records, for adaptive clipping."""

@@ -9,7 +9,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,6 @@ _globals = threading.RLock()  # the generators of torch, numpy and random are on
 _spare: list[np.random.MT19937] = []  # of numpy's, for use inside
 
 
-@dataclass(frozen=True, slots=True)
 class RecordChance:
     """The chance of the records of one step.
 
@@ -33,8 +32,8 @@ class RecordChance:
         seeds: a secret word for each record.
     """
 
-    key: bytes
-    seeds: Seeds
+    def __init__(self, key: bytes, seeds: Seeds) -> None:
+        self.key, self.seeds = key, seeds
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -62,14 +61,36 @@ class RecordChance:
         return _encrypt(self.key, counters).view("<u4").reshape(len(self.seeds), -1)[:, :entries]
 
 
-def seeds_of(key: bytes, counter: bytes, numbers: npt.NDArray[np.int64]) -> RecordChance:
+class LazyChance(RecordChance):
+    """The same, made when somebody asks for it: a model without random layers never does."""
+
+    def __init__(self, key: bytes, counter: bytes, numbers: npt.NDArray[np.int64]) -> None:
+        self._made_from = key, counter, numbers
+
+    def __len__(self) -> int:
+        return len(self._made_from[2])
+
+    @cached_property
+    def _made(self) -> tuple[bytes, Seeds]:
+        return _seeds_of(*self._made_from)
+
+    @property
+    def key(self) -> bytes:  # type: ignore[override]
+        return self._made[0]
+
+    @property
+    def seeds(self) -> Seeds:  # type: ignore[override]
+        return self._made[1]
+
+
+def _seeds_of(key: bytes, counter: bytes, numbers: npt.NDArray[np.int64]) -> tuple[bytes, Seeds]:
     """One word for each number: block ``number`` of the key stream from ``counter`` on, whoever else is asked for."""
     blocks = np.empty((len(numbers) + 1, 2), dtype=">u8")
     blocks[:, 0] = int.from_bytes(counter[:8], "big")
     blocks[:-1, 1] = numbers
     blocks[-1, 1] = (1 << 64) - 1  # no record has this number: the key of the step
     stream = _encrypt(key, blocks)
-    return RecordChance(stream[-1].tobytes(), stream[:-1, 0].astype(np.uint64))
+    return stream[-1].tobytes(), stream[:-1, 0].astype(np.uint64)
 
 
 def _encrypt(key: bytes, blocks: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

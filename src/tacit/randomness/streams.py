@@ -18,7 +18,7 @@ from tacit.errors import InputError
 from tacit.randomness.discrete_gaussian import discrete_gaussians
 from tacit.randomness.inverse_normal import to_normals
 from tacit.randomness.noisy_sums import add_noise_by_kernel, add_noise_by_parts
-from tacit.randomness.records import RecordChance, seeds_of
+from tacit.randomness.records import LazyChance, RecordChance
 
 Purpose = Literal["sampling", "noise", "layers"]
 _PURPOSES: dict[Purpose, int] = {"sampling": 1, "noise": 2, "layers": 3}
@@ -126,7 +126,7 @@ class Randomness:
             >>> bool(one.seeds[1] == other.seeds[0])
             True
         """
-        return seeds_of(self._key, self._next_counter("layers"), numbers)
+        return LazyChance(self._key, self._next_counter("layers"), numbers)
 
     def discrete_normals(self, sigma: int, count: int) -> npt.NDArray[np.int64]:
         """Whole numbers from the discrete Gaussian of parameter sigma, exactly."""

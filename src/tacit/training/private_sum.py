@@ -196,7 +196,8 @@ class PrivateSum:
             raise InputError("ranks with rows of their own draw by Poisson or in passes, and are not deterministic")
         ids = ids_for(self.plan.unit, source)
         check_ids(self.plan.unit, self.plan.sampling.neighbours, ids)
-        units = self.plan.unit.count(len(source), ids)
+        count = len(source)
+        units = self.plan.unit.count(count, ids)
         self.plan.sampling.check_population(units)
         if source.views is not None and not isinstance(self.plan.unit, Records):
             raise InputError("views are averaged per record; with users or microbatches give the rows themselves")
@@ -217,7 +218,7 @@ class PrivateSum:
             self._gate(self.ledger, [*self._planned(first, self._block(steps - first)), *self._due(first)])
         ahead = ChargedAhead(self.plan.sampling.steps_per_pass)
         drawn_units = self._draw_charged(units, first, steps - first, ahead)
-        rows = (self._rows_here(drawn, source, ids) for drawn in drawn_units)
+        rows = (self._rows_here(drawn, source, count, ids) for drawn in drawn_units)
         self._declare(first, steps)
         if before_charging is not None:
             before_charging()
@@ -301,9 +302,11 @@ class PrivateSum:
                     "may share the ledger) after freezing, unfreezing or replacing layers"
                 )
 
-    def _rows_here(self, drawn: Indices, source: DataSource, ids: Indices | None) -> tuple[DrawnRows, StepChance]:
-        """The rows of the drawn units, and their chance."""
-        rows = replace(self.plan.unit.rows_of(drawn, len(source), ids), units=drawn)
+    def _rows_here(
+        self, drawn: Indices, source: DataSource, count: int, ids: Indices | None
+    ) -> tuple[DrawnRows, StepChance]:
+        """The rows of the drawn units, of ``count`` that there are, and their chance."""
+        rows = replace(self.plan.unit.rows_of(drawn, count, ids), units=drawn)
         return rows, source.chance(self._randomness, rows.rows)
 
     def _draw_charged(self, units: int, first: int, steps: int, ahead: ChargedAhead) -> Iterator[Indices]:
@@ -514,7 +517,10 @@ class PrivateSum:
         public = self._example is not None
         like = self._example if public else source.schema()
         params = self._params if self._shards is None else self._shards.whole
-        tried = try_out(self._losses, params, like, self._mechanism, isolation=self.plan.isolation, public=public)
+        tried = try_out(
+            self._losses, params, like, self._mechanism,
+            isolation=self.plan.isolation, public=public, guard=self._guard,
+        )  # fmt: skip
         self.path = tried.path
         if tried.reasons:
             _log.warning("tacit: the losses take %s", tried.path)

@@ -1,4 +1,4 @@
-"""Linear models under our own likelihoods: the formula gives what the general way gives, and nothing else takes it."""
+"""Small dense networks: the formula gives what the general way gives, by kernel and by PyTorch."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from tacit.gradients import clipped_sum, rounds_by_place
-from tacit.gradients.clipped_sum import as_groups
-from tacit.gradients.linear_model import linear_model
+from tacit.gradients.dense_model import linear_model
+from tacit.kernels import dense
 from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, Weighed
 from tacit.losses import ModelLosses
-from tacit.mechanisms import SLACK, ClipLayers, ClipRecords, GaussianNoise, build_mechanism
+from tacit.mechanisms import SLACK, AdaptiveClip, ClipLayers, ClipRecords, GaussianNoise, build_mechanism
 
 AT_ONE = ClipRecords(1.0)
 KINDS = {
@@ -38,7 +38,7 @@ def mechanism_of(losses, clipping=AT_ONE):
 def both(losses, batch, clipping=AT_ONE, **more):
     """By the formula, which "auto" takes, and by the general way."""
     mechanism = mechanism_of(losses, clipping)
-    assert linear_model(losses, losses.params, as_groups(batch)) is not None
+    assert linear_model(losses, losses.params).arguments(losses.params, batch) is not None
     return [
         clipped_sum(losses, losses.params, batch, mechanism, chunk=64, strategy=how, **more) for how in ("auto", "fast")
     ]
@@ -50,10 +50,21 @@ def assert_same(one, other):
     torch.testing.assert_close(one.squared_norms, other.squared_norms, rtol=1e-5, atol=1e-10, equal_nan=True)
 
 
+@pytest.fixture(params=["kernel", "PyTorch"])
+def how(request, monkeypatch):
+    if request.param == "PyTorch":
+        monkeypatch.setattr("tacit.gradients.dense_model.dense_rows", lambda *given: None)
+    elif dense.KERNEL.calls() is None:
+        pytest.skip("there is no kernel here")
+
+
+CLIPS = [AT_ONE, ClipRecords(0.3, rule="normalise"), ClipLayers(0.5), AdaptiveClip(initial=0.4, count_noise=9.0)]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("clipping", [AT_ONE, ClipLayers(0.5)])
-def test_the_formula_gives_what_the_general_way_gives(kind, bias, clipping):
+@pytest.mark.parametrize("clipping", CLIPS)
+def test_the_formula_gives_what_the_general_way_gives(kind, bias, clipping, how):
     losses, batch = problem(kind, bias=bias)
     assert_same(*both(losses, batch, clipping))
 
@@ -79,7 +90,7 @@ def test_a_frozen_bias_is_used_and_not_trained():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_number_or_no_class_contributes_nothing(kind):
+def test_what_is_no_number_or_no_class_contributes_nothing(kind, how):
     losses, (inputs, targets) = problem(kind)
     whole = mechanism_of(losses)
     wanted = clipped_sum(losses, losses.params, (inputs[4:], targets[4:]), whole, chunk=64)
@@ -99,7 +110,7 @@ def test_what_is_no_number_or_no_class_contributes_nothing(kind):
 @pytest.mark.skipif(rounds_by_place(), reason="products were formed before tacit was imported")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_record_is_the_same_to_the_last_bit_in_any_company(kind, threads):
+def test_a_record_is_the_same_to_the_last_bit_in_any_company(kind, threads, how):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -147,8 +158,8 @@ def patched():
 )
 def test_all_else_takes_the_general_way(model, likelihood):
     losses = ModelLosses(model, likelihood)
-    batch = torch.ones(3, 7), torch.ones(3)
-    assert linear_model(losses, losses.params, as_groups(batch)) is None
+    model = linear_model(losses, losses.params)
+    assert model is None or model.arguments(losses.params, (torch.ones(3, 7), torch.ones(3))) is None
 
 
 @pytest.mark.parametrize(
@@ -163,6 +174,4 @@ def test_all_else_takes_the_general_way(model, likelihood):
 )
 def test_batches_of_another_form_take_the_general_way(batch):
     losses = ModelLosses(nn.Linear(7, 1), Bernoulli())
-    groups = [as_groups((torch.ones(3, 7), torch.ones(3)))[0]]
-    object.__setattr__(groups[0], "batch", batch)
-    assert linear_model(losses, losses.params, groups) is None
+    assert linear_model(losses, losses.params).arguments(losses.params, batch) is None

@@ -1,0 +1,152 @@
+"""Small dense networks, as tables need them: their gradients by formula, in a few calls.
+
+A record with outputs z = W a + b of a layer has the gradient g a^T by W and g by b, where g is the derivative of its
+loss by z. A linear layer under a likelihood of ours is known as such a network, and the user's own losses are if they
+were seen to be one (``recognition``). No line of the user's runs, so that there is nothing to keep apart, to watch or
+to compare; all other losses take the general way, which gives the same numbers (tests/gradients/test_dense_model.py).
+
+The compiled kernel computes every record by itself. Without it a single layer is computed by PyTorch.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules import module as every_module
+
+from tacit.gradients.layers.linear import outer_products, shifts
+from tacit.gradients.record_gradients import RecordGradients
+from tacit.kernels import dense_rows
+from tacit.kernels.dense import CLASSES, COUNT, NONE, NUMBER, YES_OR_NO, DenseRows, DenseShape
+from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, Weighed
+from tacit.losses import Losses, ModelLosses
+from tacit.mechanisms import GaussianSumMechanism
+
+LIKELIHOODS = (Bernoulli, Categorical, Gaussian, Counts)
+MOST_WEIGHTS = 1 << 14  # more of them are multiplied faster as matrices of many records
+
+
+@dataclass(frozen=True, slots=True)
+class DenseModel:
+    """A dense network under a loss of its outputs.
+
+    Args:
+        layers: names of weight and bias among the parameters, or the tensor itself where it is not trained.
+        leaves: where inputs and targets lie among the tensors of a batch.
+        flattened: whether inputs are flattened first.
+    """
+
+    layers: tuple[tuple["str | Tensor", "str | Tensor | None"], ...]
+    activations: tuple[int, ...]
+    likelihood: Bernoulli | Categorical | Gaussian | Counts
+    weighed: bool = False
+    leaves: tuple[int, int] = (0, 1)
+    flattened: bool = False
+
+    def arguments(self, params: Mapping[str, Tensor], batch: Any) -> "Arguments | None":
+        """What the formula takes of a batch; None if it is not rows of floats with one target each."""
+        parts = list(batch.values()) if isinstance(batch, dict) else batch if isinstance(batch, tuple | list) else ()
+        if len(parts) != 2 or not all(type(part) is Tensor and part.dim() for part in parts):
+            return None
+        inputs, targets = parts[self.leaves[0]], parts[self.leaves[1]]
+        layers = [(_tensor(weight, params), _tensor(bias, params)) for weight, bias in self.layers]
+        weight = layers[0][0]
+        inputs = inputs.flatten(1) if self.flattened else inputs
+        plain = inputs.dtype == weight.dtype == torch.float32 and inputs.device == targets.device == weight.device
+        if not plain or targets.is_complex() or targets.dim() != 1:
+            return None
+        return Arguments(layers, inputs, targets) if inputs.shape == (len(targets), weight.shape[1]) else None
+
+    def rows(self, given: "Arguments", mechanism: GaussianSumMechanism) -> DenseRows | None:
+        """All records of a batch by the compiled kernel, with their sum where the clip is plain; None if it cannot."""
+        names = tuple(mechanism.shapes)
+        columns = tuple(names.index(one) if isinstance(one, str) else -1 for layer in self.layers for one in layer)
+        widths = (given.inputs.shape[1], *(weight.shape[0] for weight, _ in given.layers))
+        shape = _shape(widths, self.activations, columns, *_kind(self.likelihood), self.weighed)
+        if shape.weights > MOST_WEIGHTS:
+            return None
+        targets = given.targets.long() if shape.kind == CLASSES else given.targets.float()
+        return dense_rows(shape, given.layers, given.inputs, targets, mechanism.plain_clip)
+
+    @property
+    def multiple(self) -> int:
+        """Of rows: with it no operation of PyTorch treats the last of them in another way (isolation/rows.py)."""
+        return math.lcm(16, 32 * torch.get_num_threads())
+
+    def gradients(self, given: "Arguments", records: int) -> dict[str, RecordGradients]:
+        """Of all records of a batch by PyTorch, for a single layer; the loss of a record is the mean over its rows."""
+        ((weight, bias),), inputs = given.layers, given.inputs
+        with torch.no_grad():
+            outputs = functional.linear(inputs, weight, bias)
+            by_outputs = self.likelihood.by_outputs(outputs, given.targets)
+            if self.weighed:
+                by_outputs *= Weighed(self.likelihood).weights(inputs)[:, None]
+            if records < len(inputs):
+                by_outputs *= records / len(inputs)
+        forms = partial(outer_products, records, inputs, by_outputs), partial(shifts, records, by_outputs)
+        return {name: form() for name, form in zip(self.layers[0], forms, strict=True) if isinstance(name, str)}
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Weight and bias of each layer, inputs [records, width] and targets [records]."""
+
+    layers: list[tuple[Tensor, Tensor | None]]
+    inputs: Tensor
+    targets: Tensor
+
+
+def _tensor(one: "str | Tensor | None", params: Mapping[str, Tensor]) -> Any:
+    return params[one].detach() if isinstance(one, str) else one
+
+
+@lru_cache(maxsize=64)
+def _shape(*given: Any) -> DenseShape:
+    return DenseShape(*given)
+
+
+def _kind(likelihood: Bernoulli | Categorical | Gaussian | Counts) -> tuple[int, float]:
+    match likelihood:
+        case Categorical():
+            return CLASSES, 1.0
+        case Bernoulli():
+            return YES_OR_NO, 1.0
+        case Gaussian():
+            return NUMBER, likelihood.stddev**-2
+        case Counts():
+            return COUNT, likelihood.half
+
+
+def linear_model(losses: Losses, params: Mapping[str, Tensor]) -> DenseModel | None:
+    """A plain linear layer under a likelihood of ours; None for all else.
+
+    A class derived from one of them, a hook or a forward of somebody's own could do anything.
+    """
+    if type(losses) is not ModelLosses or type(losses.model) is not nn.Linear or not _is_untouched(losses.model):
+        return None
+    likelihood, weight = losses.user_losses, params.get("weight")
+    weighed = type(likelihood) is Weighed
+    likelihood = likelihood.likelihood if isinstance(likelihood, Weighed) else likelihood
+    if weight is None or not isinstance(likelihood, LIKELIHOODS) or type(likelihood) not in LIKELIHOODS:
+        return None
+    if not (len(weight) > 1 if isinstance(likelihood, Categorical) else len(weight) == 1):
+        return None
+    bias = "bias" if "bias" in params else losses.model.bias
+    return DenseModel((("weight", bias),), (NONE,), likelihood, weighed)
+
+
+def _is_untouched(layer: nn.Linear) -> bool:
+    """Whether calling the layer is nothing but ``nn.Linear.forward``."""
+    own = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
+    return "forward" not in vars(layer) and not any(own) and not are_hooked(layer.parameters())
+
+
+def are_hooked(parameters: Any) -> bool:
+    """Whether calls of all modules, or the gradients of these parameters, pass through somebody's hooks."""
+    every = (every_module._global_forward_hooks, every_module._global_forward_pre_hooks)
+    return any(every) or any(parameter._backward_hooks for parameter in parameters)

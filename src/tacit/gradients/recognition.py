@@ -1,0 +1,258 @@
+"""What the user's losses compute, seen in the calls of PyTorch that they make.
+
+Losses whose calls are those of a small dense network and nothing else (:class:`Recording`) would make the same calls
+again as long as nothing that they can reach by name has changed (:meth:`tacit.isolation.StateGuard.is_unchanged`). So
+they need not run: the network's gradients are known as a formula (``dense_model``). Losses that draw by chance or ask
+for values are never taken for one. What nobody can see (the time, files, the environment) is taken as it was when they
+last ran.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tacit.gradients.dense_model import MOST_WEIGHTS, DenseModel, are_hooked
+from tacit.gradients.forward import ForwardPass
+from tacit.isolation import StateGuard
+from tacit.isolation.batches import tensors_of
+from tacit.kernels.dense import NONE, RELU, SIGMOID, TANH
+from tacit.likelihoods import Bernoulli, Categorical, Gaussian
+
+_MOST_LEAVES = 16
+_LOOKS = 32  # in a row without use
+
+
+class Recording(ForwardPass):
+    """A forward pass that keeps every call of PyTorch that the losses make, and sees whether they draw by chance."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = []
+        self.found: DenseModel | None = None
+        self._is_other = False
+
+    def run(self, function: Callable[[Any], Any], batch: Any) -> Any:
+        seen: list[Any] = []
+
+        def noted(rows: Any) -> Any:
+            seen.append(rows)
+            seen.append(function(rows))
+            return seen[1]
+
+        before = _chance_so_far()
+        result = super().run(noted, batch)
+        if not self._is_other and self.draws == 0 and before == _chance_so_far() and not _is_autocast():
+            self.found = _recognised(self, tensors_of(seen[0]), seen[1])
+        self.calls = []
+        return result
+
+    def watched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        output = super().watched(func, args, kwargs)
+        if func not in _KNOWN and not (args and output is args[0]):  # which does nothing, as dropout outside training
+            self._is_other, self.calls = True, []
+        if not self._is_other and not (args and output is args[0]):
+            self.calls.append((func, args, kwargs, output))
+        return output
+
+
+def _is_autocast() -> bool:
+    return torch.is_autocast_enabled("cpu")
+
+
+def _chance_so_far() -> tuple[Any, ...]:
+    of_numpy = np.random.get_state(legacy=False)
+    state = of_numpy["state"]
+    return random.getstate(), state["pos"], state["key"].tobytes(), torch.get_rng_state().numpy().tobytes()
+
+
+class _OtherCallError(Exception):
+    """The losses do something that a dense network does not."""
+
+
+def _recognised(run: Recording, leaves: Sequence[Tensor], result: Any) -> DenseModel | None:
+    """The network whose calls were noted, from the loss back to the inputs; None if there is any other call."""
+    try:
+        return _Reading(run, leaves).network(result)
+    except _OtherCallError:
+        return None
+
+
+class _Reading:
+    """The noted calls by what they gave. Each is used once: one that is left over belongs to something else."""
+
+    def __init__(self, run: Recording, leaves: Sequence[Tensor]) -> None:
+        self.run = run
+        self.places = {id(leaf): place for place, leaf in enumerate(leaves)}
+        self.made = {id(output): (func, args, kwargs) for func, args, kwargs, output in run.calls}
+        if len(self.made) != len(run.calls) or len(leaves) != 2:
+            raise _OtherCallError
+
+    def take(self, tensor: Any, functions: Mapping[Any, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """The call that gave a tensor, if it is one of these functions, by what they stand for."""
+        call = self.made.get(id(tensor))
+        if call is None or call[0] not in functions:
+            raise _OtherCallError
+        del self.made[id(tensor)]
+        return functions[call[0]], call[1], call[2]
+
+    def is_made_by(self, tensor: Any, functions: Mapping[Any, Any]) -> bool:
+        return id(tensor) in self.made and self.made[id(tensor)][0] in functions
+
+    def network(self, result: Any) -> DenseModel:
+        likelihood, outputs, targets = self._loss(result)
+        if self.is_made_by(targets, _AS_FLOATS):
+            _, args, kwargs = self.take(targets, _AS_FLOATS)
+            (targets,) = _only(args, kwargs, 1)
+        layers: list[tuple[Any, Any]] = []
+        activations: list[int] = []
+        while id(outputs) not in self.places:
+            activation = NONE
+            if self.is_made_by(outputs, _ACTIVATIONS):
+                activation, args, kwargs = self.take(outputs, _ACTIVATIONS)
+                (outputs,) = _only(args, {**kwargs, "inplace": None} if not kwargs.get("inplace") else kwargs, 1)
+            elif layers and self.is_made_by(outputs, _FLATTEN):
+                return self._flattened(outputs, targets, layers, activations, likelihood)
+            _, args, kwargs = self.take(outputs, _LINEAR)
+            outputs, weight, bias = _linear_arguments(*args, **kwargs)
+            layers.append((self._parameter(weight), None if bias is None else self._parameter(bias)))
+            activations.append(activation)
+        return self._made(outputs, targets, layers, activations, likelihood, False)
+
+    def _flattened(self, outputs: Any, targets: Any, layers: Any, activations: Any, likelihood: Any) -> DenseModel:
+        _, args, kwargs = self.take(outputs, _FLATTEN)
+        if kwargs or args[1:] not in ((1,), (1, -1)):
+            raise _OtherCallError
+        return self._made(args[0], targets, layers, activations, likelihood, True)
+
+    def _made(
+        self, inputs: Any, targets: Any, layers: list[Any], activations: list[int], likelihood: Any, flattened: bool
+    ) -> DenseModel:
+        places = self.places.get(id(inputs)), self.places.get(id(targets))
+        names = [one for layer in layers for one in layer if isinstance(one, str)]
+        once = sorted(names) == sorted(self.run.names.values())
+        if self.made or None in places or places[0] == places[1] or not layers or activations[0] != NONE or not once:
+            raise _OtherCallError
+        if not flattened and inputs.dim() != 2:
+            raise _OtherCallError
+        order = tuple(reversed(layers)), tuple(reversed(activations))
+        return DenseModel(*order, likelihood, leaves=places, flattened=flattened)  # type: ignore[arg-type]
+
+    def _parameter(self, tensor: Any) -> "str | Tensor":
+        """A trained one by name; one that is not as it is."""
+        name = self.run.names.get(id(tensor))
+        if name is not None:
+            return name
+        if not isinstance(tensor, nn.Parameter) or tensor.requires_grad or self.run.is_of_rows(tensor):
+            raise _OtherCallError
+        return tensor.detach()
+
+    def _loss(self, result: Any) -> tuple[Any, Tensor, Tensor]:
+        """The likelihood, and its outputs and targets."""
+        if self.is_made_by(result, _SQUARES):  # (outputs - targets).square()
+            more, args, kwargs = self.take(result, _SQUARES)
+            if kwargs or args[1:] != more:
+                raise _OtherCallError
+            _, args, kwargs = self.take(args[0], _DIFFERENCES)
+            one, other = _only(args, kwargs, 2)
+            outputs, targets = (other, one) if id(one) in self.places else (one, other)
+            return Gaussian(0.5**0.5), self._column(outputs), targets
+        loss, args, kwargs = self.take(result, _LOSSES)
+        outputs, targets = _without_reduction(args, kwargs)
+        if isinstance(loss, Categorical):
+            if targets.is_floating_point() or outputs.dim() != 2:
+                raise _OtherCallError
+            return loss, outputs, targets
+        return loss, self._column(outputs), targets
+
+    def _column(self, outputs: Tensor) -> Tensor:
+        """The outputs [1, 1] whose only column this is."""
+        how, args, kwargs = self.take(outputs, _COLUMNS)
+        fits = args[1:] in (((slice(None), 0),), ((..., 0),)) if how == "getitem" else args[1:] in ((1,), (-1,))
+        if kwargs or not fits or tuple(args[0].shape) != (1, 1):
+            raise _OtherCallError
+        return args[0]  # type: ignore[no-any-return]
+
+
+def _only(args: tuple[Any, ...], kwargs: Mapping[str, Any], count: int) -> tuple[Any, ...]:
+    """The arguments, of which there must be so many and none that says more."""
+    if len(args) != count or any(value is not None for value in kwargs.values()):
+        raise _OtherCallError
+    return args
+
+
+def _linear_arguments(input: Any, weight: Any, bias: Any = None) -> tuple[Any, Any, Any]:
+    return input, weight, bias
+
+
+def _without_reduction(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Outputs and targets of a loss that is given for each record and by default in all else."""
+    for name, value in kwargs.items():
+        if value != _DEFAULTS.get(name, _OtherCallError):
+            raise _OtherCallError
+    if len(args) != 2 or "reduction" not in kwargs:
+        raise _OtherCallError
+    return args[0], args[1]
+
+
+_T = torch.Tensor
+_DEFAULTS: dict[str, Any] = {
+    "reduction": "none", "weight": None, "pos_weight": None, "size_average": None, "reduce": None,
+    "ignore_index": -100, "label_smoothing": 0.0,
+}  # fmt: skip
+_LINEAR: dict[Any, bool] = {functional.linear: True}
+_ACTIVATIONS: dict[Any, int] = {
+    **dict.fromkeys((functional.relu, torch.relu, _T.relu), RELU),
+    **dict.fromkeys((functional.tanh, torch.tanh, _T.tanh), TANH),
+    **dict.fromkeys((functional.sigmoid, torch.sigmoid, _T.sigmoid), SIGMOID),
+}
+_LOSSES: dict[Any, Any] = {
+    functional.cross_entropy: Categorical(),
+    functional.binary_cross_entropy_with_logits: Bernoulli(),
+    functional.mse_loss: Gaussian(0.5**0.5),  # the square is twice the loss of variance 1
+}
+_SQUARES: dict[Any, tuple[Any, ...]] = {
+    **dict.fromkeys((torch.square, _T.square), ()),
+    **dict.fromkeys((torch.pow, _T.pow, _T.__pow__), (2,)),
+}
+_DIFFERENCES: dict[Any, bool] = dict.fromkeys((torch.sub, _T.sub, _T.__sub__), True)
+_COLUMNS: dict[Any, str] = {_T.__getitem__: "getitem", torch.squeeze: "squeeze", _T.squeeze: "squeeze"}
+_FLATTEN: dict[Any, bool] = dict.fromkeys((torch.flatten, _T.flatten), True)
+_AS_FLOATS: dict[Any, bool] = {_T.float: True}
+_KNOWN = {*_LINEAR, *_ACTIVATIONS, *_LOSSES, *_SQUARES, *_DIFFERENCES, *_COLUMNS, *_FLATTEN, *_AS_FLOATS}
+
+
+@dataclass(slots=True)
+class Remembered:
+    """What the losses were seen to be when they last ran, and whether it is worth looking again."""
+
+    model: DenseModel | None = None
+    guard: StateGuard | None = None
+    block: int = 0
+    looks: int = 0
+
+    def is_worth_a_look(self, guard: StateGuard | None, leaves: Mapping[str, Tensor]) -> bool:
+        """Losses that were no such network several times, or whose surroundings change at every step, are not."""
+        small = self.looks < _LOOKS and guard is not None and len(leaves) <= _MOST_LEAVES
+        return small and sum(leaf.numel() for leaf in leaves.values()) <= 2 * MOST_WEIGHTS
+
+    def note(self, model: DenseModel | None, guard: StateGuard | None) -> None:
+        """What was seen in the last run, in the block of the guard that is open now."""
+        self.model, self.guard, self.block = model, guard, 0 if guard is None else guard.blocks
+        self.looks += 1
+
+    def still(self, guard: StateGuard | None, params: Mapping[str, Tensor]) -> DenseModel | None:
+        """The network, if the losses would do now what they did then."""
+        if self.model is None or guard is None or guard is not self.guard or guard.blocks != self.block:
+            return None
+        if are_hooked(params.values()):
+            return None
+        if _is_autocast() or torch._C._len_torch_function_stack() or not guard.is_unchanged(params.values()):
+            return None
+        self.looks = 0
+        return self.model

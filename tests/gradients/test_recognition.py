@@ -1,0 +1,326 @@
+"""The user's own losses as a formula: if their calls are those of a dense network, and while nothing changes."""
+
+import random
+import types
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tacit.errors import LossesError
+from tacit.gradients import clipped_sum, guard_of
+from tacit.gradients.computing import learned
+from tacit.kernels import dense
+from tacit.losses import ModelLosses
+from tacit.mechanisms import SLACK, ClipRecords, GaussianNoise, build_mechanism
+
+
+def classes(model, batch):
+    return functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+
+def yes_or_no(model, batch):
+    return functional.binary_cross_entropy_with_logits(model(batch[0])[:, 0], batch[1].float(), reduction="none")
+
+
+def squares(model, batch):
+    return (model(batch[0]).squeeze(1) - batch[1]).square()
+
+
+def squares_of_targets(model, batch):
+    return (batch[1] - model(batch[0])[..., 0]) ** 2
+
+
+def mean_squares(model, batch):
+    return functional.mse_loss(model(batch[0]).squeeze(-1), batch[1], reduction="none")
+
+
+def by_name(model, batch):
+    return functional.cross_entropy(model(batch["x"]), batch["y"], reduction="none")
+
+
+def net(*parts):
+    return lambda: nn.Sequential(*(part() for part in parts))
+
+
+def linear(width, out, **more):
+    return lambda: nn.Linear(width, out, **more)
+
+
+RECOGNISED = {
+    "linear": (net(linear(7, 3)), classes),
+    "one column": (linear(7, 1), yes_or_no),
+    "squares": (linear(7, 1), squares),
+    "squares of targets": (linear(7, 1), squares_of_targets),
+    "mean squares": (net(linear(7, 1, bias=False)), mean_squares),
+    "hidden": (net(linear(7, 5), nn.ReLU, linear(5, 3)), classes),
+    "deep": (net(linear(7, 5), nn.Tanh, linear(5, 4, bias=False), nn.Sigmoid, nn.Identity, linear(4, 1)), yes_or_no),
+    "flattened": (net(nn.Flatten, linear(7, 3)), classes),
+    "dropout that is off": (net(lambda: nn.Dropout(0.0), linear(7, 3)), classes),
+    "by name": (net(linear(7, 3)), by_name),
+}
+
+
+def rows_for(losses, rows=40, seed=0):
+    torch.manual_seed(seed)
+    x = 2 * torch.randn(rows, 7)
+    y = torch.randn(rows) if "squares" in losses.__name__ else torch.randint(0, 2, (rows,))
+    return {"x": x, "y": y} if losses is by_name else (x, y)
+
+
+class Engine:
+    """What the training engine keeps from step to step."""
+
+    def __init__(self, model, losses):
+        torch.manual_seed(3)
+        self.losses = ModelLosses(model() if isinstance(model, types.FunctionType) else model, losses)
+        self.guard = guard_of(self.losses)
+        shapes = {name: value.shape for name, value in self.losses.params.items()}
+        self.mechanism = build_mechanism(ClipRecords(0.7), GaussianNoise(multiplier=1.0), shapes, slack=SLACK)
+
+    def sum(self, batch, strategy="auto"):
+        return clipped_sum(
+            self.losses, self.losses.params, batch, self.mechanism, chunk=64, guard=self.guard, strategy=strategy
+        )
+
+    def learn(self, batch):
+        """Where the first call finds out how many rows are needed, the losses run once more."""
+        self.sum(batch)
+        self.sum(batch)
+
+    @property
+    def is_known(self):
+        return learned(self.losses).seen.still(self.guard, self.losses.params) is not None
+
+
+def change(model):
+    """What an optimizer does."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1)
+            parameter.grad = torch.ones_like(parameter)
+
+
+@pytest.mark.parametrize("name", RECOGNISED)
+def test_the_formula_gives_what_the_losses_give(name):
+    engine, batch = Engine(*RECOGNISED[name]), rows_for(RECOGNISED[name][1])
+    for _ in range(3):
+        engine.learn(batch)
+        change(engine.losses.model)
+        found = engine.sum(batch)
+        assert found.by_formula or (len(engine.losses.params) > 2 and dense.KERNEL.calls() is None)
+        wanted = engine.sum(batch, "record")
+        for parameter, value in wanted.sums.items():
+            torch.testing.assert_close(found.sums[parameter], value, rtol=2e-5, atol=1e-5)
+        torch.testing.assert_close(found.squared_norms, wanted.squared_norms, rtol=2e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", RECOGNISED)
+def test_the_network_is_known_while_nothing_changes(name):
+    engine, batch = Engine(*RECOGNISED[name]), rows_for(RECOGNISED[name][1])
+    engine.learn(batch)
+    change(engine.losses.model)
+    assert engine.is_known
+
+
+def test_a_frozen_layer_is_used_and_not_trained():
+    model = nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 3))
+    model[0].requires_grad_(False)
+    engine, batch = Engine(model, classes), rows_for(classes)
+    engine.learn(batch)
+    found, wanted = engine.sum(batch), engine.sum(batch, "record")
+    assert found.by_formula or dense.KERNEL.calls() is None
+    assert found.sums.keys() == {"2.weight", "2.bias"}
+    for name, value in wanted.sums.items():
+        torch.testing.assert_close(found.sums[name], value, rtol=2e-5, atol=1e-6)
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(7, 3), 1.0
+
+    def forward(self, x):
+        return self.layer(x) if self.scale == 1.0 else self.layer(x) * self.scale
+
+
+SETTINGS = {"scale": 1.0}
+
+
+def with_global(model, batch):
+    logits = model(batch[0])
+    return classes(lambda x: logits if SETTINGS["scale"] == 1.0 else 2 * logits, batch)
+
+
+def set_attribute(engine):
+    engine.losses.model.scale = 3.0
+
+
+def set_global(engine):
+    SETTINGS["scale"] = 2.0
+
+
+def swap_layer(engine):
+    engine.losses.model.layer = nn.Linear(7, 3)
+
+
+def hook_layer(engine):
+    engine.losses.model.layer.register_forward_hook(lambda module, given, output: 2 * output)
+
+
+def hook_everything(engine):
+    handle = nn.modules.module.register_module_forward_hook(lambda module, given, output: output)
+    engine.undo = handle.remove
+
+
+def replace_forward(engine):
+    engine.losses.model.forward = lambda x: engine.losses.model.layer(x) * 0.5
+
+
+@pytest.mark.parametrize("action", [set_attribute, swap_layer, hook_layer, hook_everything, replace_forward])
+def test_a_change_of_the_model_is_noticed(action):
+    engine, batch = Engine(Scaled(), classes), rows_for(classes)
+    engine.sum(batch)
+    assert engine.is_known
+    action(engine)
+    try:
+        assert not engine.is_known
+        wanted = engine.sum(batch, "record")
+        torch.testing.assert_close(engine.sum(batch).squared_norms, wanted.squared_norms, rtol=2e-5, atol=1e-9)
+    finally:
+        getattr(engine, "undo", lambda: None)()
+
+
+def test_a_change_of_what_the_losses_name_is_noticed():
+    engine, batch = Engine(Scaled(), with_global), rows_for(classes)
+    SETTINGS["scale"] = 1.0
+    engine.sum(batch)
+    assert engine.is_known
+    set_global(engine)
+    assert not engine.is_known
+    wanted = engine.sum(batch, "record")
+    torch.testing.assert_close(engine.sum(batch).squared_norms, wanted.squared_norms, rtol=2e-5, atol=1e-9)
+
+
+def drawn(model, batch):
+    return classes(model, batch) if random.random() < 2 else classes(model, batch) * 2
+
+
+def drawn_by_numpy(model, batch):
+    return classes(model, batch) if np.random.rand() < 2 else classes(model, batch) * 2
+
+
+def asked(model, batch):
+    return classes(model, batch) if batch[0].sum() < 1e9 else classes(model, batch) * 2
+
+
+def smoothed(model, batch):
+    return functional.cross_entropy(model(batch[0]), batch[1], reduction="none", label_smoothing=0.1)
+
+
+def weighted(model, batch):
+    return functional.cross_entropy(model(batch[0]), batch[1], reduction="none", weight=torch.tensor([1.0, 2.0, 3.0]))
+
+
+def scaled(model, batch):
+    return 2 * classes(model, batch)
+
+
+def twice(model, batch):
+    return classes(lambda x: model(model(x)[:, :1].expand(-1, 7)), batch)
+
+
+def something_else(model, batch):
+    model(batch[0] + 1)
+    return classes(model, batch)
+
+
+def other_column(model, batch):
+    return functional.mse_loss(model(batch[0])[:, 1], batch[1].float(), reduction="none")
+
+
+def input_as_target(model, batch):
+    return functional.mse_loss(model(batch[0])[:, 0], batch[0][:, 0], reduction="none")
+
+
+OTHERS = [drawn, drawn_by_numpy, asked, smoothed, weighted, scaled, twice, something_else, other_column,
+          input_as_target]  # fmt: skip
+
+
+@pytest.mark.parametrize("losses", OTHERS, ids=lambda losses: losses.__name__)
+def test_losses_that_do_anything_else_run_at_every_step(losses):
+    engine, batch = Engine(nn.Linear(7, 3), losses), rows_for(classes)
+    for _ in range(2):
+        found, wanted = engine.sum(batch), engine.sum(batch, "record")
+        assert not found.by_formula
+        torch.testing.assert_close(found.squared_norms, wanted.squared_norms, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Linear(7, 3), nn.Dropout(0.5)),
+        nn.Sequential(nn.Linear(7, 4), nn.LayerNorm(4), nn.Linear(4, 3)),
+        nn.Sequential(nn.Linear(7, 4), nn.GELU(), nn.Linear(4, 3)),
+        nn.Sequential(nn.Linear(7, 3)).double(),
+        nn.utils.parametrizations.weight_norm(nn.Linear(7, 3)),
+    ],
+)
+def test_models_that_do_anything_else_run_at_every_step(model):
+    engine, batch = Engine(model, classes), rows_for(classes)
+    batch = (batch[0].double(), batch[1]) if next(model.parameters()).dtype == torch.float64 else batch
+    engine.sum(batch)
+    assert not engine.sum(batch).by_formula
+
+
+def test_tied_layers_run_at_every_step():
+    model = nn.Sequential(nn.Linear(7, 7), nn.ReLU(), nn.Linear(7, 7))
+    model[2].weight = model[0].weight
+    engine, batch = Engine(model, classes), rows_for(classes)
+    engine.sum(batch)
+    assert not engine.sum(batch).by_formula
+
+
+def test_batches_of_another_form_take_the_general_way():
+    engine = Engine(nn.Sequential(nn.Linear(7, 3)), classes)
+    inputs, targets = rows_for(classes)
+    engine.sum((inputs, targets))
+    engine.losses.model.double()
+    assert not engine.sum((inputs.double(), targets)).by_formula
+
+
+def test_a_class_that_is_none_adds_nothing_and_all_of_them_are_refused():
+    engine = Engine(nn.Sequential(nn.Linear(7, 3)), classes)
+    inputs, targets = rows_for(classes)
+    engine.sum((inputs, targets))
+    targets[0], targets[1], inputs[2, 3] = 3, -100, torch.nan
+    found = engine.sum((inputs, targets))
+    assert found.by_formula
+    wanted = engine.sum((inputs[3:], targets[3:]), "record")
+    for name, value in wanted.sums.items():
+        torch.testing.assert_close(found.sums[name], value, rtol=2e-5, atol=1e-6)
+    with pytest.raises(LossesError, match="fail on every record"):
+        engine.sum((inputs, torch.full_like(targets, 9)))
+
+
+def test_a_hook_on_a_parameter_is_still_refused():
+    engine, batch = Engine(nn.Sequential(nn.Linear(7, 3)), classes), rows_for(classes)
+    engine.sum(batch)
+    engine.losses.model[0].weight.register_hook(lambda gradient: 2 * gradient)
+    with pytest.raises(Exception, match="gradient hook"):
+        engine.sum(batch)
+
+
+def test_losses_that_keep_something_are_refused_before_they_are_taken_for_a_formula():
+    kept = []
+
+    def keeping(model, batch):
+        kept.append(1)
+        return classes(model, batch)
+
+    engine, batch = Engine(nn.Sequential(nn.Linear(7, 3)), keeping), rows_for(classes)
+    with pytest.raises(LossesError, match="kept"):
+        engine.sum(batch)
+    assert not engine.is_known
