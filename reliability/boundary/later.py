@@ -3,14 +3,22 @@
 Written as users write statistics, flags and histories: losses collect, the loop counts between two steps.
 """
 
+import array
 import collections
+import ctypes
 import functools
 import io
 import itertools
+import mmap
+import multiprocessing
+import os
 import queue
+import sqlite3
 import threading
 import types
+import weakref
 
+import numpy as np
 import torch
 
 from reliability.boundary.attack import Loop, attack, linear, squared
@@ -259,3 +267,188 @@ def the_rate_of_an_optimizer():
     """optimizer.param_groups[0]["lr"] = ..., as a warm restart."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
     return _in(lambda: optimizer.param_groups[0].update(lr=5.0), lambda: optimizer.param_groups[0]["lr"] == 5.0)
+
+
+# ---- where Python itself keeps things ----
+
+
+class _Holder:
+    seen = False
+
+
+def _set(thing, name, value):
+    return lambda: setattr(thing, name, value)
+
+
+@attack()
+def statistics_in_a_base_class():
+    """class Base: seen = [], of which the model is made."""
+    base = type("Base", (), {"seen": []})
+    model = type("Model", (base,), {"note": lambda self: self.seen.append(1)})()
+    return _in(lambda: model.note(), lambda: base.seen)
+
+
+@attack()
+def statistics_in_a_metaclass():
+    """A registry in the class of a class."""
+    registry = type("Registry", (type,), {"seen": []})
+    kind = registry("Model", (), {})
+    return _in(lambda: type(kind).seen.append(1), lambda: registry.seen)
+
+
+@attack()
+def statistics_behind_a_weak_reference():
+    """weakref.ref(trainer)().seen = True."""
+    holder = _Holder()
+    reference = weakref.ref(holder)
+    return _in(lambda: setattr(reference(), "seen", True), lambda: holder.seen)
+
+
+@attack()
+def statistics_in_a_dictionary_of_weak_values():
+    """weakref.WeakValueDictionary, as a registry of trainers."""
+    holder = _Holder()
+    registry = weakref.WeakValueDictionary(trainer=holder)
+    return _in(lambda: setattr(registry["trainer"], "seen", True), lambda: holder.seen)
+
+
+@attack()
+def statistics_in_an_array_of_numbers():
+    """array.array("d", [0.0])."""
+    numbers = array.array("d", [0.0])
+    return _in(lambda: numbers.__setitem__(0, 1.0), lambda: numbers[0])
+
+
+@attack()
+def statistics_in_a_number_of_c():
+    """ctypes.c_double."""
+    number = ctypes.c_double(0.0)
+    return _in(_set(number, "value", 1.0), lambda: number.value)
+
+
+@attack()
+def statistics_in_shared_memory():
+    """multiprocessing.Value, as a counter for all processes."""
+    number = multiprocessing.Value("d", 0.0)
+    return _in(_set(number, "value", 1.0), lambda: number.value)
+
+
+@attack()
+def statistics_in_mapped_memory():
+    """mmap.mmap(-1, 16)."""
+    memory = mmap.mmap(-1, 16)
+    return _in(lambda: memory.__setitem__(0, 1), lambda: memory[0])
+
+
+@attack()
+def statistics_in_a_data_base():
+    """sqlite3.connect(":memory:"), as a log of runs."""
+    base = sqlite3.connect(":memory:")
+    base.execute("create table seen (x)")
+    return _in(
+        lambda: base.execute("insert into seen values (1)"),
+        lambda: base.execute("select count(*) from seen").fetchone()[0],
+    )
+
+
+@attack()
+def statistics_behind_a_read_only_view():
+    """types.MappingProxyType of the settings, whose values can be changed all the same."""
+    settings = {"seen": []}
+    view = types.MappingProxyType(settings)
+    return _in(lambda: view["seen"].append(1), lambda: settings["seen"])
+
+
+@attack()
+def statistics_behind_the_values_of_a_dictionary():
+    """for history in histories.values(): history.append(...)."""
+    histories = {"loss": []}
+    values = histories.values()
+    return _in(lambda: next(iter(values)).append(1), lambda: histories["loss"])
+
+
+@attack()
+def statistics_in_an_error_that_is_kept():
+    """error.add_note(...), on an error made beforehand."""
+    error = ValueError("large input")
+    return _in(lambda: error.add_note("seen"), lambda: getattr(error, "__notes__", []))
+
+
+@attack()
+def a_function_whose_code_is_replaced():
+    """scale.__code__ = other.__code__, as hot reloading does."""
+
+    def scale():
+        return 1.0
+
+    return _in(_set(scale, "__code__", (lambda: -1.0).__code__), lambda: scale() < 0)
+
+
+@attack()
+def a_lock_that_stays_taken():
+    """threading.Lock(), as a flag."""
+    lock = threading.Lock()
+    return _in(lambda: lock.acquire(blocking=False), lock.locked)
+
+
+@attack()
+def statistics_behind_a_partial_method():
+    """functools.partialmethod."""
+    seen = []
+    kind = type("Model", (), {"note": functools.partialmethod(lambda self, value: seen.append(value), 1)})
+    model = kind()
+    return _in(lambda: model.note(), lambda: seen)
+
+
+@attack()
+def statistics_in_an_array_of_objects():
+    """np.array([[], []], dtype=object)."""
+    histories = np.empty(2, dtype=object)
+    histories[0] = []
+    return _in(lambda: histories[0].append(1), lambda: histories[0])
+
+
+@attack()
+def statistics_in_the_storage_of_a_tensor():
+    """tensor.untyped_storage()[0] = 1, which no version counts."""
+    storage = torch.zeros(3).untyped_storage()
+    return _in(lambda: storage.__setitem__(0, 1), lambda: storage[0])
+
+
+@attack()
+def a_layer_that_is_frozen_on_the_way():
+    """extra.weight.requires_grad_(False), by which the loop goes on."""
+    extra = torch.nn.Linear(1, 1)
+    return _in(lambda: setattr(extra.weight, "requires_grad", False), lambda: not extra.weight.requires_grad)
+
+
+@attack()
+def a_seed_that_has_children():
+    """np.random.SeedSequence.spawn."""
+    seeds = np.random.SeedSequence(1)
+    return _in(lambda: seeds.spawn(1), lambda: seeds.n_children_spawned)
+
+
+@attack()
+def a_setting_in_the_environment():
+    """os.environ["SEEN"] = "1"."""
+    os.environ.pop("TACIT_BOUNDARY", None)
+    return _in(lambda: os.environ.update(TACIT_BOUNDARY="1"), lambda: os.environ.pop("TACIT_BOUNDARY", None))
+
+
+@attack()
+def a_setting_of_numpy():
+    """np.seterr(over="raise")."""
+    np.seterr(over="warn")
+    return _in(lambda: np.seterr(over="raise"), lambda: np.seterr(over="warn")["over"] == "raise")
+
+
+@attack()
+def a_setting_of_pytorch():
+    """torch.use_deterministic_algorithms(True)."""
+    torch.use_deterministic_algorithms(False)
+    found = torch.are_deterministic_algorithms_enabled
+    return _in(
+        lambda: torch.use_deterministic_algorithms(True),
+        lambda: (found(), torch.use_deterministic_algorithms(False))[0],
+    )

@@ -11,7 +11,7 @@ The compiled kernel computes every record by itself. Without it a single layer i
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -88,8 +88,13 @@ class DenseModel:
                 by_outputs *= Weighed(self.likelihood).weights(inputs)[:, None]
             if records < len(inputs):
                 by_outputs *= records / len(inputs)
-        forms = partial(outer_products, records, inputs, by_outputs), partial(shifts, records, by_outputs)
-        return {name: form() for name, form in zip(self.layers[0], forms, strict=True) if isinstance(name, str)}
+        of_weight, of_bias = self.layers[0]
+        found: dict[str, RecordGradients] = {}
+        if isinstance(of_weight, str):
+            found[of_weight] = outer_products(records, inputs, by_outputs)
+        if isinstance(of_bias, str):
+            found[of_bias] = shifts(records, by_outputs)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ it changes losses within a step, ``clipped_sum`` sees it by computing some of th
 own affair (docs/explanation/pitfalls.md).
 """
 
+import os
+import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -201,9 +203,28 @@ def _readable(name: str) -> str:
 
 
 def _settings() -> dict[str, tuple[Any, Callable[[Any], object]]]:
-    """What of PyTorch itself losses may not leave changed."""
+    """What of the process itself losses may not leave changed."""
+    decimal = sys.modules.get("decimal")
     return {
         "torch's default dtype": (torch.get_default_dtype(), torch.set_default_dtype),
         "torch's number of threads": (torch.get_num_threads(), torch.set_num_threads),
         "torch's gradient mode": (torch.is_grad_enabled(), torch.set_grad_enabled),
+        "torch's determinism": (torch.are_deterministic_algorithms_enabled(), torch.use_deterministic_algorithms),
+        "numpy's handling of errors": (np.geterr(), lambda before: np.seterr(**before)),
+        "the environment": (dict(_ENVIRONMENT), _put_back_environment),
+        "sys.path": (sys.path[:], lambda before: sys.path.__setitem__(slice(None), before)),
+        "the recursion limit": (sys.getrecursionlimit(), sys.setrecursionlimit),
+        "the decimal context": (decimal and repr(decimal.getcontext()), lambda before: None),
     }
+
+
+_ENVIRONMENT: Any = getattr(os.environ, "_data", os.environ)  # its own copy would decode every entry
+
+
+def _put_back_environment(before: Any) -> None:
+    for name in {*_ENVIRONMENT, *before}:
+        key = os.fsdecode(name)
+        if name not in before:
+            del os.environ[key]
+        elif _ENVIRONMENT.get(name) != before[name]:
+            os.environ[key] = os.fsdecode(before[name])

@@ -5,6 +5,7 @@ their users, and objects that keep caches of their own, are not looked into.
 """
 
 import functools
+import gc
 import io
 import itertools
 import queue
@@ -30,7 +31,7 @@ LONG, _LONGEST = 4096, 1 << 16  # entries of a container that are looked into, a
 _SOME = 64  # entries of a longer one that are looked into
 NOTHING = object()
 PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, np.generic)
-SKIPPED = (types.CodeType, weakref.ref, types.MemberDescriptorType, types.GetSetDescriptorType)
+SKIPPED = (types.CodeType, types.FrameType, types.TracebackType, types.MemberDescriptorType, types.GetSetDescriptorType)
 _OF_CLASSES = (*SKIPPED, str, type(None))
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)  # such as the append of a list
 OF_PYTORCH = {"_flat_weights", "_flat_weight_refs"}  # recurrent layers keep them in step with swapped parameters
@@ -43,7 +44,12 @@ _OPAQUE = frozenset({
 # Of ours a module may come to hold:
 _OURS = ("tacit.training", "tacit.distributed", "tacit.isolation", "tacit.integrations", "tacit.ledger")
 _PACKAGES = {"site-packages", "dist-packages"}
-_HOLDERS = ("torch.nn", "torch.optim", "torch.utils.data")  # whose objects hold a user's
+_HOLDERS = (
+    "torch.nn",
+    "torch.optim",
+    "torch.utils.data",
+    "multiprocessing.sharedctypes",
+)  # whose objects hold a user's
 _FLAGS = (threading.Event, threading.Condition, threading.Semaphore, threading.Barrier)
 
 
@@ -51,7 +57,9 @@ def looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
     """How the parts of a thing are listed, by name; None if it has none."""
     match thing:
         case np.ndarray():
-            return None
+            return _of_objects if thing.dtype.hasobject else None
+        case weakref.ref():
+            return lambda reference: {"referent": reference()}
         case Tensor():
             return lambda tensor: dict(tensor.__dict__)
         case types.ModuleType():
@@ -62,6 +70,8 @@ def looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
             return lambda method: {"self": method.__self__}
         case functools._lru_cache_wrapper():
             return lambda cached: {"function": cached.__wrapped__}
+        case functools.partialmethod():
+            return lambda part: dict(vars(part))
         case dict():
             return _of_dict if dict.__len__(thing) <= LONG else _of_long_dict
         case list() | tuple() | deque():
@@ -80,9 +90,20 @@ def looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
             return lambda local: dict(vars(local))
         case type():
             return None if _is_library(thing) else _of_class
+        case _ if type(thing).__module__ == "builtins":
+            return _of_referents
         case _ if _is_opaque(type(thing)):
             return None
     return functools.partial(_of_object, _slots_of(type(thing)))
+
+
+def _of_referents(thing: Any) -> dict[Any, Any]:
+    """Whatever an object of a built-in type holds, as the collector of garbage sees it: views, proxies, iterators."""
+    return dict(enumerate(gc.get_referents(thing)))
+
+
+def _of_objects(array: Any) -> dict[Any, Any]:
+    return dict(enumerate(array.flat[:LONG]))
 
 
 def _of_dict(some: Any) -> dict[Any, Any]:
@@ -120,8 +141,9 @@ def _slots_of(kind: type) -> list[Any]:
 
 
 def _of_class(kind: type) -> dict[str, Any]:
-    """Its values, and its methods, which may hold on to something by a closure."""
-    return {name: value for name, value in vars(kind).items() if not isinstance(value, _OF_CLASSES)}
+    """Its values, its methods, which may hold on to something by a closure, and the classes that it is made of."""
+    values = {name: value for name, value in vars(kind).items() if not isinstance(value, _OF_CLASSES)}
+    return {**values, "bases": kind.__bases__, "metaclass": type(kind)}
 
 
 def _of_function(function: types.FunctionType) -> dict[str, Any]:
@@ -131,7 +153,7 @@ def _of_function(function: types.FunctionType) -> dict[str, Any]:
     names = _names_in(function.__code__)
     used = {name: value for name, value in function.__globals__.items() if name in names}
     return {**used, **_of_modules(used, names), **dict(cells), "defaults": function.__defaults__, **function.__dict__,
-            "keyword defaults": function.__kwdefaults__}  # fmt: skip
+            "keyword defaults": function.__kwdefaults__, "__code__": function.__code__}  # fmt: skip
 
 
 @functools.lru_cache(maxsize=4096)
@@ -208,6 +230,8 @@ def measurer(thing: Any) -> Callable[[Any], Any] | None:
             return _of_tensor
         case np.ndarray():
             return lambda array: array.flat[:: max(1, array.size // LONG)].copy()
+        case torch.UntypedStorage() | torch.TypedStorage():
+            return _of_storage
         case random.SystemRandom():
             return None
         case random.Random():
@@ -216,6 +240,8 @@ def measurer(thing: Any) -> Callable[[Any], Any] | None:
             return lambda chance: str(chance.get_state())
         case np.random.Generator():
             return lambda chance: chance.bit_generator.state
+        case np.random.BitGenerator() | np.random.SeedSequence():
+            return lambda chance: str(chance.state)
         case torch.Generator():
             return lambda chance: chance.get_state().numpy().tobytes()
         case set() | frozenset() | bytearray():
@@ -238,14 +264,43 @@ def measurer(thing: Any) -> Callable[[Any], Any] | None:
             return lambda variable: variable.get(NOTHING)
         case Iterator() if type(thing).__module__ in ("builtins", "itertools"):
             return lambda rest: length_hint(rest, -1)
+        case _ if (kind := f"{type(thing).__module__}.{type(thing).__name__}") in _SAID_BY:
+            return _SAID_BY[kind]
+        case _ if _has_memory(thing):
+            return lambda some: memoryview(some).tobytes() if memoryview(some).nbytes <= _LONGEST else None
     return None
 
 
-def _of_tensor(tensor: Tensor) -> tuple[int | None, int, int | None]:
+# Objects of modules that need not be loaded, by what they say of themselves.
+_SAID_BY: dict[str, Callable[[Any], Any]] = {
+    "_thread.lock": repr,
+    "_thread.RLock": repr,
+    "decimal.Context": repr,
+    "sqlite3.Connection": lambda connection: connection.total_changes,
+}
+
+
+def _has_memory(thing: Any) -> bool:
+    """Whether it is an array of bytes: array.array, ctypes, mmap."""
+    try:
+        memoryview(thing).release()
+    except (TypeError, ValueError, BufferError):
+        return False
+    return True
+
+
+def _of_storage(storage: Any) -> Any:
+    storage = storage._untyped_storage if isinstance(storage, torch.TypedStorage) else storage
+    if storage.device.type != "cpu" or storage.nbytes() > _LONGEST:
+        return None
+    return torch.empty(0, dtype=torch.uint8).set_(storage).numpy().tobytes()
+
+
+def _of_tensor(tensor: Tensor) -> tuple[int | None, int, int | None, bool]:
     if tensor.is_inference():
-        return None, id(None), None
+        return None, id(None), None, False
     grad = tensor.grad if tensor.is_leaf else None
-    return tensor._version, id(grad), None if grad is None else grad._version
+    return tensor._version, id(grad), None if grad is None else grad._version, tensor.requires_grad
 
 
 def _numbers_of(thing: Any) -> list[int]:
@@ -254,10 +309,20 @@ def _numbers_of(thing: Any) -> list[int]:
     return [len(thing), *map(id, itertools.islice(values, 0, None, 1 + len(thing) // _LONGEST))]
 
 
-def _put_back_entries(thing: Any, before: Any) -> None:
+def _put_back_entries(thing: set[Any], before: Any) -> None:
     if not isinstance(before, int):
         thing.clear()
-        thing.update(before) if isinstance(thing, set) else thing.extend(before)
+        thing.update(before)
+
+
+def _put_back_bytes(thing: bytearray, before: Any) -> None:
+    if not isinstance(before, int):
+        thing[:] = before  # which a view of it allows, if it is as long as before
+
+
+def _put_back_flag(tensor: Tensor, before: Any) -> None:
+    if tensor.is_leaf and tensor.requires_grad != before[3]:
+        tensor.requires_grad_(before[3])
 
 
 PUT_BACK: dict[type, Callable[[Any, Any], object]] = {
@@ -266,7 +331,8 @@ PUT_BACK: dict[type, Callable[[Any, Any], object]] = {
     torch.Generator: lambda thing, before: thing.set_state(torch.frombuffer(bytearray(before), dtype=torch.uint8)),
     np.ndarray: lambda thing, before: np.copyto(thing, before.reshape(thing.shape)) if thing.size <= LONG else None,
     set: _put_back_entries,
-    bytearray: _put_back_entries,
+    bytearray: _put_back_bytes,
+    **dict.fromkeys((Tensor, torch.nn.Parameter), _put_back_flag),
 }
 
 
@@ -285,6 +351,8 @@ def set_part(thing: Any, part: Any, before: Any) -> None:
                 thing[part] = before
             else:
                 thing.append(before)
+        case types.FunctionType() if part == "__code__":
+            thing.__code__ = before
         case types.FunctionType() if part in thing.__globals__:
             _set_entry(thing.__globals__, part, before)
         case types.FunctionType() if "." in part:
