@@ -11,6 +11,7 @@ it changes losses within a step, ``clipped_sum`` sees it by computing some of th
 own affair (docs/explanation/pitfalls.md).
 """
 
+import decimal
 import os
 import sys
 import types
@@ -204,7 +205,6 @@ def _readable(name: str) -> str:
 
 def _settings() -> dict[str, tuple[Any, Callable[[Any], object]]]:
     """What of the process itself losses may not leave changed."""
-    decimal = sys.modules.get("decimal")
     return {
         "torch's default dtype": (torch.get_default_dtype(), torch.set_default_dtype),
         "torch's number of threads": (torch.get_num_threads(), torch.set_num_threads),
@@ -214,8 +214,13 @@ def _settings() -> dict[str, tuple[Any, Callable[[Any], object]]]:
         "the environment": (dict(_ENVIRONMENT), _put_back_environment),
         "sys.path": (sys.path[:], lambda before: sys.path.__setitem__(slice(None), before)),
         "the recursion limit": (sys.getrecursionlimit(), sys.setrecursionlimit),
-        "the decimal context": (decimal and repr(decimal.getcontext()), lambda before: None),
+        "the decimal context": (_decimals(), lambda before: None),
     }
+
+
+def _decimals() -> tuple[Any, ...]:
+    context = decimal.getcontext()
+    return context.prec, context.rounding, context.Emin, context.Emax
 
 
 _ENVIRONMENT: Any = getattr(os.environ, "_data", os.environ)  # its own copy would decode every entry

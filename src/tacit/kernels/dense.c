@@ -109,8 +109,9 @@ static int measure_row(const Network *n, long row, double *squares) {
     long in = n->in;
     for (long l = 0; l < n->layers; l++) {
         float *z = values(n, l, row);
-        for (long o = 0; o < n->outs[l]; o++)
-            z[o] = activated(dot(n->weights[l] + o * in, a, in) + (n->biases[l] ? n->biases[l][o] : 0.0f), n->activations[l]);
+        for (long o = 0; o < n->outs[l]; o++) z[o] = dot(n->weights[l] + o * in, a, in) + (n->biases[l] ? n->biases[l][o] : 0.0f);
+        if (n->activations[l] != NONE)
+            for (long o = 0; o < n->outs[l]; o++) z[o] = activated(z[o], n->activations[l]);
         a = z, in = n->outs[l];
     }
     long last = n->layers - 1;

@@ -49,9 +49,10 @@ double tacit_square_sum(const float *restrict row, long count) {
     long i = 0;
     for (; i + LANES <= count; i += LANES)
         for (int lane = 0; lane < LANES; lane++) parts[lane] += (double)row[i + lane] * (double)row[i + lane];
+    for (int half = i > 0 ? LANES / 2 : 0; half > 0; half /= 2) /* in pairs: one after the other they would wait */
+        for (int lane = 0; lane < half; lane++) parts[lane] += parts[lane + half];
     for (; i < count; i++) total += (double)row[i] * (double)row[i];
-    for (int lane = 0; lane < LANES; lane++) total += parts[lane];
-    return total;
+    return total + parts[0];
 }
 
 /* 0, or 1 where memory is short */

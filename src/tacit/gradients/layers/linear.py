@@ -25,6 +25,7 @@ from tacit.kernels import GRAM_ROUNDINGS, gram_squares, outer_sum
 if TYPE_CHECKING:
     from tacit.gradients.forward import ForwardPass
 
+_LARGE = 1 << 14  # entries of a gradient beside which a call in Python is nothing
 FEATURES = 64  # whose products are added in float32 where there is no kernel
 
 
@@ -95,6 +96,10 @@ class OuterProducts:
         if x.shape[1] == 1:
             return (g[:, 0].double() * factors[:, None]).mT @ x[:, 0].double()
         total = torch.zeros(g.shape[2], x.shape[2], dtype=torch.float64, device=x.device)
+        if self._size >= _LARGE:  # one record's gradient stays in the cache
+            for one, other, factor in zip(g, x, factors.tolist(), strict=True):
+                total.add_(one.mT @ other, alpha=factor)
+            return total
         for start, stop in blocks_of(len(x), 8 * self._size):
             total += weighted_rows(g[start:stop].mT @ x[start:stop], factors[start:stop])
         return total
