@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tacit.buffers import empty
 from tacit.errors import LossesError
 from tacit.gradients.layers.linear import FEATURES, OuterProducts, full, products_of_positions
 from tacit.gradients.record_gradients import RecordGradients, raised, row_squares, with_a_share
@@ -37,7 +38,7 @@ class TokenRows:
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
         factors, tokens, g = with_a_share(factors, self.tokens, self.g)
-        total = torch.zeros(self.vocabulary, self.g.shape[-1], dtype=torch.float64, device=self.g.device)
+        total = empty((self.vocabulary, self.g.shape[-1]), torch.float64, self.g.device).zero_()
         return total.index_add_(0, tokens.flatten(), (g * factors[:, None, None]).flatten(0, 1))
 
     def materialise(self, start: int, stop: int) -> Tensor:
