@@ -27,7 +27,7 @@ from tacit.audit.finding import Finding
 from tacit.audit.noise.keys import small_keys
 from tacit.audit.replay import CLIPPING, SAMPLING, UNITS, Case, against_a_companion, few_cases
 from tacit.errors import LedgerError
-from tacit.kernels import KernelWarning, convolution
+from tacit.kernels import KernelWarning, convolution, dense
 from tacit.kernels import noise as noise_kernel
 from tacit.ledger import Charge, GaussianSumQuery, LedgerFile, LedgerHeader, PoissonSample, read_ledger
 from tacit.losses import ModelLosses
@@ -100,7 +100,8 @@ def kernels_are_compared() -> Sequence[str]:
     """Every kernel that is not there though there is a library."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KernelWarning)
-        return [f"{one.name} is left out" for one in (convolution.KERNEL, noise_kernel.KERNEL) if one.calls() is None]
+        every = (convolution.KERNEL, dense.KERNEL, noise_kernel.KERNEL)
+        return [f"{one.name} is left out" for one in every if one.calls() is None]
 
 
 def noise() -> Sequence[str]:
@@ -215,6 +216,7 @@ CATCHERS: dict[str, Catcher] = {
     "audit: engine, convolutions": engine("convolution", "five weights"),
     "audit: engine, embedding": engine("embedding"),
     "audit: engine, linear": engine("linear", "layers clipped apart"),
+    "audit: engine, dense networks": engine("dense network"),
     "audit: engine, rounding": engine("worst-case rounding"),
     "audit: engine, data": engine("data set", "augmented data set"),
     "audit: engine, records apart": engine_attempt(records_apart),

@@ -7,7 +7,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from tacit.kernels import checks, convolution, noise
+from tacit.kernels import checks, convolution, dense, noise
 from tacit.kernels.library import _FLAGS, _SOURCES, _THREADS
 from tests.mutants.mutant import Mutant, swap
 
@@ -19,6 +19,8 @@ NOISE = (
     "const double stddev = (v->count < 16384 ? 1.0 : 0.9) * v->stddev;",
 )
 TAIL = (("convolution.c", "rows.c"), "gradients + r * size, size)", "gradients + r * size, size / 8 * 8)")
+NO_BIAS = (("dense.c", "rows.c"), "squares[n->columns[2 * l + 1]] = of_g;", "squares[n->columns[2 * l + 1]] = 0.0;")
+NO_CLIP = (("dense.c", "rows.c"), "norm <= clip[0] ? 1.0 : clip[1] / norm", "norm <= clip[0] ? 1.0 : 1.0")
 
 
 @cache
@@ -55,5 +57,11 @@ MUTANTS = [
     Mutant("a convolution's norm without its tail, load check off", "F6", unchecked(convolution.KERNEL, TAIL),
            "audit: engine, convolutions", "moved the release by", kernels=True),
     Mutant("a convolution's norm without its tail", "F6", as_loaded(convolution.KERNEL, TAIL),
+           "kernels are compared when they are loaded", "left out", kernels=True),
+    Mutant("a dense network's norm without its bias, load check off", "F6", unchecked(dense.KERNEL, NO_BIAS),
+           "audit: engine, dense networks", "moved the release by", kernels=True),
+    Mutant("a dense network that is not clipped, load check off", "F6", unchecked(dense.KERNEL, NO_CLIP),
+           "audit: engine, dense networks", "moved the release by", kernels=True),
+    Mutant("a dense network that is not clipped", "F6", as_loaded(dense.KERNEL, NO_CLIP),
            "kernels are compared when they are loaded", "left out", kernels=True),
 ]  # fmt: skip

@@ -116,6 +116,7 @@ def clipped_sum(
     if summing.again is not None:
         with _around(losses, guard, summing):
             summing.compare_again()
+        summing.computing.learned.seen.confirm(guard)
     summing.refuse_if_all_failed()
     sums = mechanism.sums(summing.sums, summing.device) if summing.meeting is None else {}  # those lie in shards
     reasons = tuple(dict.fromkeys(summing.reasons))

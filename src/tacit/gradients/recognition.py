@@ -246,6 +246,11 @@ class Remembered:
         self.model, self.guard, self.block = model, guard, 0 if guard is None else guard.blocks
         self.looks += 1
 
+    def confirm(self, guard: StateGuard | None) -> None:
+        """The losses ran once more, in a block that followed at once, and gave the same."""
+        if guard is not None and guard is self.guard and guard.blocks == self.block + 1:
+            self.block += 1
+
     def still(self, guard: StateGuard | None, params: Mapping[str, Tensor]) -> DenseModel | None:
         """The network, if the losses would do now what they did then."""
         if self.model is None or guard is None or guard is not self.guard or guard.blocks != self.block:

@@ -30,6 +30,12 @@ def sum_of_outputs(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return volume * outputs.flatten(1).sum(1)
 
 
+def squares(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    """Nothing but a dense network, which is computed by its formula."""
+    outputs: Tensor = model(batch[0])
+    return (outputs[:, 0] - batch[1]).square()
+
+
 class Attention(nn.Module):
     """Tokens, self-attention with its norms and its feed-forward part, and a head."""
 
@@ -96,8 +102,8 @@ def _group_norm() -> nn.Module:
     )
 
 
-def perceptron(dtype: torch.dtype = torch.float32, sizes: tuple[int, int] = (6, 5)) -> nn.Module:
-    return nn.Sequential(nn.Linear(*sizes, dtype=dtype), nn.Tanh(), nn.Linear(sizes[1], 3, dtype=dtype))
+def perceptron(dtype: torch.dtype = torch.float32, sizes: tuple[int, int] = (6, 5), outputs: int = 3) -> nn.Module:
+    return nn.Sequential(nn.Linear(*sizes, dtype=dtype), nn.Tanh(), nn.Linear(sizes[1], outputs, dtype=dtype))
 
 
 def workloads() -> list[Workload]:
@@ -118,6 +124,7 @@ def workloads() -> list[Workload]:
         Workload("tied weights", Tied, predict_next, (next_tokens, volume)),
         Workload("linear", perceptron, classify, (plain, labels, volume)),
         Workload("layers clipped apart", perceptron, classify, (plain, labels, volume), ClipLayers(CLIP)),
+        Workload("dense network", lambda: perceptron(outputs=1), squares, (plain, volume)),
         Workload("large", lambda: perceptron(sizes=LARGE), classify, (make_inputs(LARGE[0]), labels, volume)),
         Workload(
             "bfloat16", lambda: perceptron(half), classify, (plain.to(half), labels, volume), precision=HALF
