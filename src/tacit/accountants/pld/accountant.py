@@ -58,7 +58,7 @@ def releases(ledger: Ledger, name: str = "pld") -> Releases:
             case _:
                 raise refuse_event(name, event)
         counts[key] = counts.get(key, 0) + steps
-    gap = rounding_gap(strict)
+    gap = rounding_gap(strict) if strict else 0.0
     if gap > _LARGEST_GAP:
         raise RefusedError(
             f"{name} cannot read discrete_poisson events whose noise is so few steps of the grid wide: rounded "

@@ -17,9 +17,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from tacit.accountants.pld.closed_form import closed_form, closed_form_epsilon, has_closed_form
-from tacit.accountants.pld.contour.shape import LITTLE_WORK, SOME_WORK
-from tacit.accountants.pld.contour.solve import ContourSide
+from tacit.accountants.pld.closed_form import closed_form, closed_form_epsilon
+from tacit.accountants.pld.contour.solve import LITTLE_WORK, SOME_WORK, ContourSide
 from tacit.accountants.pld.contour.solve import curve_bounds as contour_curve
 from tacit.accountants.pld.lattice.solve import CHEAP, MOST, LatticeSide
 from tacit.accountants.pld.steps import (
@@ -82,7 +81,7 @@ def epsilon_bracket(events: Sequence[PoissonGaussian], delta: float) -> Bracket:
 
 
 def _epsilon(steps: Steps, delta: float) -> Bracket:
-    if has_closed_form(steps):
+    if steps.has_closed_form:
         return closed_form_epsilon(steps, delta)
     found = epsilon_bounds(steps, "remove", delta)
     # adding is rarely the worse direction; then one bound at the other's epsilon settles it
@@ -103,7 +102,7 @@ def delta_curve(events: Sequence[PoissonGaussian], epsilons: Floats) -> tuple[Fl
 
 
 def _curve(steps: Steps, epsilons: Floats) -> tuple[Floats, Floats]:
-    if has_closed_form(steps):
+    if steps.has_closed_form:
         return closed_form(steps, epsilons)
     remove = curve_bounds(steps, "remove", epsilons, np.zeros(len(epsilons)))
     add = curve_bounds(steps, "add", epsilons, remove[0])

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
-from tacit.accountants.pld.contour.points import step, window
+from tacit.accountants.pld.loss import step, window
 from tacit.accountants.pld.steps import UNIT
 from tacit.errors import InputError
 from tacit.types import Floats

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.accountants.pld.contour.moments import central_moments
-from tacit.accountants.pld.contour.points import window
-from tacit.accountants.pld.steps import UNIT, Steps, loss_at
+from tacit.accountants.pld.loss import loss_at, window
+from tacit.accountants.pld.steps import UNIT, Steps
 from tacit.types import Floats
 
 _POINTS = 320

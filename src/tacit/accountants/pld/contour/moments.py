@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import fft
 
-from tacit.accountants.pld.contour.points import Points, points_for, step
+from tacit.accountants.pld.contour.points import Points, points_for
+from tacit.accountants.pld.loss import step
 from tacit.accountants.pld.steps import UNIT
 from tacit.types import Complexes, Floats
 
@@ -21,7 +22,7 @@ _TERMS = 21  # (pi/4)^21/21! = 1e-22
 _TOGETHER = 128  # points added up in one go
 _DUE = 1e-22
 _CHUNK = 2_000_000  # numbers held at once
-FEW = 8  # steps that are always transformed one by one
+_FEW = 8  # steps that are always transformed one by one
 _MUCH = 2_000_000  # products above which more of them are, too
 
 
@@ -158,13 +159,13 @@ def moments_on_line(
     errors, peak = np.empty((size, line.size)), np.zeros((2, size))
     least = float(noise_multipliers.min())
     # transforms cost little more for a thousand points than for some: there one band goes far up
-    bands = _bands(line, max(16.0, 1000 * least), 4.0) if size <= FEW else _bands(line, max(16.0, 16 * least), 2.0)
+    bands = _bands(line, max(16.0, 1000 * least), 4.0) if size <= _FEW else _bands(line, max(16.0, 16 * least), 2.0)
     for low, high in bands:
         for rows in _chunks(noise_multipliers, tilts, line.spacing, high):
             law = (probabilities[rows], noise_multipliers[rows], ends[rows])
             points = points_for(*law, line.tilt, line.spacing * high)
             much = points.losses.shape[1] * (high - low) > _MUCH
-            waves = by_transforms if size <= FEW or much else by_products
+            waves = by_transforms if size <= _FEW or much else by_products
             excess[rows, low:high], errors[rows, low:high] = waves(points, line.spacing, low, high)
             if low == 0:
                 peak[:, rows] = points.log_peak, points.peak_error
