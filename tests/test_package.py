@@ -103,7 +103,12 @@ def test_a_name_that_has_moved_says_where_it_is():
 
 
 @pytest.mark.parametrize(
-    ("room", "name", "now"), [("inference", "Adam", "AdamDescent"), ("likelihoods", "ScaleMixture", "GaussianMixture")]
+    ("room", "name", "now"),
+    [
+        ("inference", "Adam", "AdamDescent"),
+        ("likelihoods", "ScaleMixture", "GaussianMixture"),
+        ("queries", "Asked", "QueryRequest"),
+    ],
 )
 def test_a_name_that_was_changed_still_works(room, name, now):
     module = getattr(tacit, room)

@@ -10,9 +10,9 @@ import torch
 from tacit.accountants import best_bound, guarantees
 from tacit.randomness import Randomness
 from tacit.runs import Problem, RunFacts, RunFolder, train_table
-from tacit.runs import hold_out as room
-from tacit.runs.hold_out import _summed, split_off
-from tacit.runs.scores import BINS, LOSS_CUT, Released, class_scores, number_scores
+from tacit.runs.quality import hold_out as room
+from tacit.runs.quality.hold_out import _summed, split_off
+from tacit.runs.quality.scores import BINS, LOSS_CUT, Released, class_scores, number_scores
 from tacit.tables import Category, Encoded, Number, Schema, Table, encode
 from tacit.tables.releases import score_event
 

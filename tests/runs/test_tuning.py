@@ -11,8 +11,9 @@ from tacit.accountants import best_bound, guarantees
 from tacit.errors import InputError
 from tacit.ledger import NegativeBinomialTrials, PoissonTrials, Tuned, read_ledger
 from tacit.randomness import Randomness
-from tacit.runs import Problem, RunFacts, RunFolder, train_table, tuning
-from tacit.runs.search_plan import generating, search_plan
+from tacit.runs import Problem, RunFacts, RunFolder, train_table
+from tacit.runs.search import trials as tuning
+from tacit.runs.search.plan import generating, search_plan
 from tacit.tables import Category, Encoded, Number, Schema, Search, Table, encode, recipes
 from tacit.tables.releases import trial_score_noise
 

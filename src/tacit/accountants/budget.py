@@ -26,7 +26,16 @@ from tacit.accountants.renyi.filter import RenyiFilter
 from tacit.accountants.renyi.poisson_steps import ORDERS
 from tacit.accountants.search import most_within
 from tacit.errors import BudgetError, InputError, RefusedError, check_positive, is_number
-from tacit.ledger import Charge, Charges, GaussianSumQuery, Ledger, LedgerHeader, PoissonSample, SamplingEvent
+from tacit.ledger import (
+    Charge,
+    Charges,
+    GaussianSumQuery,
+    Ledger,
+    LedgerFile,
+    LedgerHeader,
+    PoissonSample,
+    SamplingEvent,
+)
 from tacit.types import Floats
 
 Counts = Mapping[SamplingEvent, int]
@@ -168,6 +177,19 @@ class BudgetGate:
             return ledger_bracket(ledger, self.budget.delta).upper
         except RefusedError:  # only the Renyi bound is proved for these events
             return self._renyi_epsilon(renyi_curve(ledger))
+
+
+def charge_within(budget: Budget | None, file: LedgerFile, charges: Sequence[Charge], *, planned: int = 0) -> None:
+    """Charge a release to its ledger, unless the budget forbids it: nothing is written before the check.
+
+    Args:
+        planned: the steps that the run announces with it, where they were not announced before.
+    """
+    if budget is not None:
+        BudgetGate(budget)(file.ledger, charges)
+    if planned:
+        file.plan(planned)
+    file.reserve(charges)
 
 
 class _Spent:

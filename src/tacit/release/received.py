@@ -20,7 +20,7 @@ from tacit.ledger.replay import Replay
 from tacit.release.artefacts import RUN_FACTS, check_content, facts_of, releasable
 from tacit.release.bundle import SUMS, sums_of
 from tacit.release.facts import check_facts
-from tacit.release.gate import DERIVED_SENTENCE, check_budget, check_ledger_facts, check_run_facts
+from tacit.release.gate import DERIVED_SENTENCE, bound_within, check_ledger_facts, check_run_facts
 from tacit.release.statement import FORMAT, PRIVATE_NUMBERS, PrivacyStatement, in_words
 from tacit.storage.files import read_bytes
 
@@ -131,7 +131,7 @@ def _ledger(files: dict[str, bytes]) -> tuple[Ledger, Head]:
 def _recomputed(ledger: Ledger, head: Head, facts: dict[str, Any], files: dict[str, bytes]) -> PrivacyStatement:
     check_ledger_facts(ledger)
     budget = Budget(facts["budget"]["epsilon"], facts["budget"]["delta"])
-    best, results = check_budget(ledger, budget)
+    best, results = bound_within(ledger, budget)
     accepted = DERIVED_SENTENCE in facts["assumptions"]  # said openly, or not at all
     own = facts_of(files[RUN_FACTS]) if RUN_FACTS in files else {}
     also = check_run_facts(ledger, own, best, accepted)

@@ -12,7 +12,7 @@ from tacit.runs.problem import Problem
 
 if TYPE_CHECKING:
     from tacit.runs.predictions import Predictor, read_predictor
-    from tacit.runs.tune import tune
+    from tacit.runs.search.tune import tune
     from tacit.runs.whole_run import TrainedTable, train_table
 
 __all__ = [
@@ -36,7 +36,7 @@ _WITH_TORCH = {
     "TrainedTable": "whole_run",
     "read_predictor": "predictions",
     "train_table": "whole_run",
-    "tune": "tune",
+    "tune": "search.tune",
 }
 
 

@@ -61,7 +61,7 @@ def training_plan(problem: Problem, ledger: str | PathLike[str], budget: Budget 
     )
 
 
-def check_budget(problem: Problem, plan: TrainingPlan, *before: Charge) -> None:
+def check_shared_budget(problem: Problem, plan: TrainingPlan, *before: Charge) -> None:
     """Refuse a run that a shared budget cannot pay to its end, before it spends a part of it.
 
     ``before`` is what it is charged for before its steps.

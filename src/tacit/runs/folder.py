@@ -25,8 +25,8 @@ from tacit.errors import InputError, TacitError
 from tacit.evidence import Evidence, Kind, check_bound, evidence_path, load_evidence
 from tacit.ledger import Head, Ledger, RegisteredLedger, ledger_path, read_ledger, verify_ledger
 from tacit.ledger.manifest import MANIFEST, check_if_finished, plain_name, read_manifest, write_manifest
-from tacit.runs.evaluation_file import Evaluation, parse_evaluation
 from tacit.runs.facts import COEFFICIENTS, FORMAT, QUERIES, DeclaredFacts, RunFacts, parse_facts
+from tacit.runs.quality.evaluation_file import Evaluation, parse_evaluation
 from tacit.storage import locks
 from tacit.storage.append_only import head_path
 from tacit.storage.files import is_there, make_folders, read_bytes, reason_of, replace_file, temporary_path

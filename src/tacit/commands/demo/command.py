@@ -12,7 +12,6 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import track
 
 from tacit.commands.output import console, print_json, say
 from tacit.errors import InputError
@@ -194,12 +193,13 @@ def _compare(folder: Path, quiet: bool) -> _Outcome:
     from tacit.ledger import read_ledger
     from tacit.runs import Problem, RunFacts, RunFolder, read_predictor, train_table
     from tacit.tables import encode
+    from tacit.training.progress import progress_bar
 
     schema = patients_schema()
     problem = Problem(schema, TARGET, EPSILON, DELTA)
     probabilities, labels, opened = [], [], []
-    with tempfile.TemporaryDirectory() as elsewhere:
-        for number in track(range(SPLITS), "ten splits", disable=quiet, transient=True, console=console):
+    with tempfile.TemporaryDirectory() as elsewhere, progress_bar(SPLITS, shown=not quiet, console=console) as passed:
+        for number in range(SPLITS):
             private, public = (encode(table, schema, TARGET) for table in split(number))
             if number == 0:
                 predictor = read_predictor(folder / "run")
@@ -209,6 +209,7 @@ def _compare(folder: Path, quiet: bool) -> _Outcome:
             probabilities.append(predictor.classes(public.inputs).mean)
             labels.append(torch.from_numpy(public.targets))
             opened.append(_open_accuracy(private, public))
+            passed(number)
     accuracies = [float((p.argmax(1) == t).double().mean()) for p, t in zip(probabilities, labels, strict=True)]
     together, truth = torch.cat(probabilities), torch.cat(labels)
     calibration = reliability(together, truth, bins=10)

@@ -30,7 +30,7 @@ import numpy as np
 
 from tacit.intervals import critical
 from tacit.queries.answers import Answer
-from tacit.queries.columns import Values
+from tacit.queries.kinds.columns import Values
 from tacit.queries.release import Contribution, Noisy, Part
 from tacit.tables import Table
 from tacit.types import Floats

@@ -16,16 +16,16 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from scipy.special import pdtr
 
-from tacit.accountants import BudgetGate
+from tacit.accountants.budget import charge_within
 from tacit.errors import InputError, LedgerError
 from tacit.ledger import Charge, Ledger, LedgerFile, NegativeBinomialTrials, PoissonTrials, read_ledger
 from tacit.posteriors import load_posterior
 from tacit.randomness import Randomness
 from tacit.runs.fit import Fitted, learn, training_plan
 from tacit.runs.folder import RunFolder
-from tacit.runs.hold_out import weights_of
 from tacit.runs.predictions import Predictor
 from tacit.runs.problem import Problem
+from tacit.runs.quality.hold_out import weights_of
 from tacit.storage.json_files import read_json, write_json
 from tacit.tables import Encoded, target_scale
 from tacit.training import TrainingPlan
@@ -160,10 +160,7 @@ def _charge(problem: Problem, plan: TrainingPlan, randomness: Randomness) -> Non
     with LedgerFile(plan.ledger, plan.header(randomness)) as file:
         if not problem.shared and settings.search in file.ledger.merged():
             return
-        if plan.budget is not None:
-            BudgetGate(plan.budget)(file.ledger, charges)
-        file.plan(len(charges))
-        file.reserve(charges)
+        charge_within(plan.budget, file, charges, planned=len(charges))
 
 
 def _after_trial(

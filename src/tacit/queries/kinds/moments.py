@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.intervals import Ratio, critical
 from tacit.queries.answers import Answer
-from tacit.queries.columns import Cells, Values
+from tacit.queries.kinds.columns import Cells, Values
 from tacit.queries.release import Contribution, Noisy, Part
 from tacit.tables import Table
 from tacit.types import Floats
