@@ -11,7 +11,7 @@ from tacit.accountants.budget import charge_within
 from tacit.errors import InputError
 from tacit.ledger import Ledger, LedgerFile, LedgerHeader, RegisteredLedger, is_begun, ledger_so_far, read_ledger
 from tacit.queries.answers import Answer
-from tacit.queries.kept_key import drawn_once, keep_key, kept_request, note_charge, unpaid
+from tacit.queries.kept_key import drawn_once, forgotten_if_refused, keep_key, kept_request, note_charge
 from tacit.queries.kinds.levels import Levels
 from tacit.queries.release import ReleasePlan, release, unit_weights
 from tacit.queries.request import QueryRequest
@@ -158,7 +158,7 @@ def _answered(
         if all(one.event != asked.charge.event for one in ledger.charges):
             raise InputError(f"{folder.asking} asks for what {place} was not charged for; what was charged stays so")
     else:
-        with unpaid(folder):
+        with forgotten_if_refused(folder):
             ledger = _charge(asked, named, header)
         note_charge(folder)
     found = drawn_once(

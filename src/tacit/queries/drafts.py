@@ -80,7 +80,7 @@ class OpenTable:
         cells, noise = Answering(table, "record", normals), self.plan.stddevs
         records = cells.units(noise[0])
         kinds = [
-            _kind(cells.sums(_spelt(table.column(name)), len(_KINDS), stddev), stddev)
+            _kind(cells.sums(_cell_kinds(table.column(name)), len(_KINDS), stddev), stddev)
             for name, stddev in zip(self.names, noise[1 : 1 + len(self.names)], strict=True)
         ]
         columns: list[Column] = []
@@ -98,7 +98,7 @@ class OpenTable:
                       asked=("records", *self.names))  # fmt: skip
 
 
-def _spelt(cells: Cells) -> Contribution:
+def _cell_kinds(cells: Cells) -> Contribution:
     """How each cell is written: as a number, a word for yes or no, or other text; nothing where it is missing."""
     text = [cell.lower() for cell in to_text(cells).tolist()]
     flag = Flag("any")

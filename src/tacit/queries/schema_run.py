@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tacit.accountants.budget import charge_within
 from tacit.ledger import Charge, LedgerFile, is_begun, read_ledger
-from tacit.queries.kept_key import drawn_once, keep_key, kept_request, note_charge, unpaid
+from tacit.queries.kept_key import drawn_once, forgotten_if_refused, keep_key, kept_request, note_charge
 from tacit.queries.questions import Questions
 from tacit.runs import Problem, RunFacts, RunFolder
 from tacit.tables import Schema, Table
@@ -46,7 +46,7 @@ def begin_with_questions(
         folder.write_facts(facts)
         if randomness is None:
             keep_key(folder, table, {"schema": questions.schema.to_json()})
-        return _asked(facts, questions, table, folder, randomness, charged=False)
+        return _with_answers(facts, questions, table, folder, randomness, charged=False)
 
 
 def go_on_asking(facts: RunFacts, table: Table, folder: RunFolder) -> RunFacts:
@@ -57,15 +57,15 @@ def go_on_asking(facts: RunFacts, table: Table, folder: RunFolder) -> RunFacts:
     questions.check_table(table)
     own = facts.shared_ledger is None and is_begun(folder.ledger) and bool(read_ledger(folder.ledger).charges)
     with folder.claimed(new=False):
-        return _asked(facts, questions, table, folder, None, charged=own or request.get("charged") is True)
+        return _with_answers(facts, questions, table, folder, None, charged=own or request.get("charged") is True)
 
 
-def _asked(
+def _with_answers(
     facts: RunFacts, questions: Questions, table: Table, folder: RunFolder, randomness: "Randomness | None", *,
     charged: bool,
 ) -> RunFacts:  # fmt: skip
     if not charged:
-        with unpaid(folder):
+        with forgotten_if_refused(folder):
             _charge(facts, questions, folder, randomness)
         note_charge(folder)
     found = drawn_once(folder, table, randomness, lambda normals: questions.answered(table, normals).to_json())

@@ -1,7 +1,7 @@
 """What must hold before a run is released. Every number is computed from the ledger; none is taken from a file.
 
 The gate asks for a rigorous worst-case bound within the budget. An approximation, a Bayesian number or a guarantee
-about a sampler that only comes close never opens it (failure-modes F16).
+about a sampler that only comes close never opens it.
 """
 
 from collections.abc import Iterator, Sequence

@@ -79,7 +79,7 @@ class PrivacyStatement:
 
 
 def _at_declared_maximum(ledger: Ledger, delta: float) -> float | None:
-    """Epsilon of all planned steps, for a run that stopped early (F13); None where there is no single event to repeat.
+    """Epsilon of all planned steps, for a run that stopped early; None where there is no single event to repeat.
 
     A stop that followed the outputs is post-processing of the run at its declared length.
     """

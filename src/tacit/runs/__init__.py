@@ -6,8 +6,9 @@ What reads a folder needs no torch; what trains and predicts is loaded on first 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tacit.runs.content import RunContent, read_content, read_evidence
 from tacit.runs.facts import DeclaredFacts, RunFacts, Spread
-from tacit.runs.folder import RunContent, RunFolder, read_content, read_evidence
+from tacit.runs.folder import RunFolder
 from tacit.runs.problem import Problem
 
 if TYPE_CHECKING:

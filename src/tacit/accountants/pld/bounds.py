@@ -37,7 +37,7 @@ from tacit.errors import RefusedError, check_inside, check_not_negative
 from tacit.types import Floats
 
 _DROPPED, _MOST_DROPPED = 1e-6, 1e-3  # the share of delta spent on noise too large to follow
-_TINY = 1e-22
+_TINY_SHARE = 1e-22
 _WIDE, _VERY_WIDE = 1e-3, 0.1  # relative widths of delta that are worth a second and a third try
 _Found = TypeVar("_Found")
 
@@ -191,7 +191,9 @@ def curve_bounds(steps: Steps, direction: Direction, epsilons: Floats, floors: F
             low, high = bounds(epsilons[waiting])
             lower[waiting], upper[waiting] = np.maximum(lower[waiting], low), np.minimum(upper[waiting], high)
 
-    sides = [ContourSide(steps, direction, dropped) for dropped in ((0.0, _TINY) if direction == "remove" else (0.0,))]
+    sides = [
+        ContourSide(steps, direction, dropped) for dropped in ((0.0, _TINY_SHARE) if direction == "remove" else (0.0,))
+    ]
     for side in sides:
         improve(_WIDE, partial(contour_curve, side, most_work=SOME_WORK if LatticeSide.serves(steps) else math.inf))
     if LatticeSide.serves(steps):

@@ -109,7 +109,7 @@ class _Case:
         )
 
 
-def _three(folder: Path) -> list[_Case]:
+def _example_patients(folder: Path) -> list[_Case]:
     """The surest benign, the surest malignant and the least certain patient among the predictions."""
     with (folder / "predictions.csv").open() as said, (folder / "new-patients.csv").open() as true:
         rows = list(zip(csv.DictReader(said), csv.DictReader(true), strict=True))
@@ -150,13 +150,13 @@ class _Outcome:
             "mce": self.calibration.mce_of_filled_bins,
             "effective_temperature": self.temperature,
             "guarantees": [result.to_json() for result in self.results],
-            "predictions": [asdict(case) for case in _three(self.folder)],
+            "predictions": [asdict(case) for case in _example_patients(self.folder)],
             "out": str(self.folder),
         }
 
     def show(self, run: Callable[..., None]) -> None:
         say("", head="Three patients")
-        for case in _three(self.folder):
+        for case in _example_patients(self.folder):
             say(f"  {case.describe()}")
         say(
             " What does privacy cost? One test of 143 patients says little, so the same was done on "

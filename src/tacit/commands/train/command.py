@@ -96,7 +96,7 @@ def train(
         explain_settings(facts)
     if not json:
         warn(facts.problem.recipe.warnings)
-    with _progress(facts, shown=not json) as on_step, _saying_how_to_go_on(folder):
+    with _progress(facts, shown=not json) as on_step, _hint_when_interrupted(folder):
         begun = facts.problem.asked is not None and not is_there(folder.checkpoint)  # asked, and not trained a step
         trained = train_table(
             facts, private, folder, test=test, resume=resume and not begun, begun=begun, on_step=on_step
@@ -144,7 +144,7 @@ def _say_shared_rows(private: Table, public: Table) -> None:
 
 
 @contextmanager
-def _saying_how_to_go_on(folder: RunFolder) -> Iterator[None]:
+def _hint_when_interrupted(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:

@@ -50,7 +50,7 @@ def expected_accuracy(problem: Problem, epsilons: Sequence[float], best: float, 
     """
     check_inside("best", best)
     if problem.classes is None:
-        raise InputError("--plan says how often classes would be told right; for numbers, tacit regress --plan")
+        raise InputError("--plan says how often classes would be right; for numbers, tacit regress --plan")
     if best <= 1 / len(problem.classes):
         raise InputError(f"--best must be above {1 / len(problem.classes):.2f}, which guessing reaches")
     alike = replace(problem.schema, unit="record", records=problem.schema.units, sample_weight=None, class_weight={})
@@ -64,7 +64,7 @@ def expected_accuracy(problem: Problem, epsilons: Sequence[float], best: float, 
 
 def _accuracy(problem: Problem, best: float, seed: int) -> float:
     chance = np.random.default_rng(seed)
-    inputs = encode_inputs(_made_up(problem, problem.units + _TEST, chance), problem.schema, problem.target)
+    inputs = encode_inputs(_made_up_table(problem, problem.units + _TEST, chance), problem.schema, problem.target)
     classes = len(problem.classes or ())
     scores = inputs @ chance.normal(size=(inputs.shape[1], classes))
     scores -= scores.mean(0)  # no class is frequent by itself
@@ -90,7 +90,7 @@ def _clearness(scores: Floats, best: float) -> float:
     return math.exp(root(missing, low, high))
 
 
-def _made_up(problem: Problem, rows: int, chance: np.random.Generator) -> Table:
+def _made_up_table(problem: Problem, rows: int, chance: np.random.Generator) -> Table:
     return Table({column.name: _cells(column, rows, chance) for column in problem.schema.features(problem.target)})
 
 

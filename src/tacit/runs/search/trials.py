@@ -31,7 +31,7 @@ from tacit.tables import Encoded, target_scale
 from tacit.training import TrainingPlan
 from tacit.types import Floats
 
-_MOST = 10**6  # trials; rounding must not make the sum of chances fall short of 1 for ever
+_MOST_TRIALS = 10**6  # trials; rounding must not make the sum of chances fall short of 1 for ever
 _CUT = 0.5  # of half a number's declared range: errors beyond count like errors there
 FORMAT = 1
 
@@ -117,7 +117,7 @@ def drawn_number(number: PoissonTrials | NegativeBinomialTrials, unit: float) ->
 
 def _poisson_quantile(mean: float, unit: float) -> int:
     count = 0
-    while pdtr(count, mean) <= unit and count < _MOST:
+    while pdtr(count, mean) <= unit and count < _MOST_TRIALS:
         count += 1
     return count
 
@@ -126,7 +126,7 @@ def _negative_binomial_quantile(eta: float, gamma: float, unit: float) -> int:
     """Chances follow p(k+1) = p(k) (1 - gamma) (k + eta) / (k + 1); p(1) is the derivative of E[x^K] at 0."""
     chance = (1 - gamma) / -np.log(gamma) if abs(eta) < 1e-9 else eta * (1 - gamma) / (gamma**-eta - 1)
     count, below = 1, chance
-    while below <= unit and count < _MOST:
+    while below <= unit and count < _MOST_TRIALS:
         chance *= (1 - gamma) * (count + eta) / (count + 1)
         count += 1
         below += chance

@@ -17,7 +17,7 @@ _QUADRATURE_ERROR = 2e-21
 _MOST_POINTS = 4_000_000
 _MOST_REAL_POINTS = 300_000  # on the real axis, which is searched: beyond, K counts as infinite
 _MANY_KINDS = 64  # steps of which a ledger is not likely to have many of one kind
-_FEW = 16  # kinds of steps for which panels are made one by one
+_FEW_KINDS = 16  # kinds of steps for which panels are made one by one
 _COVERED = 9.8  # Phi(-9.8) = 6e-23: a window of this reach holds all of the noise itself
 
 
@@ -109,7 +109,7 @@ def _by_panels(q: Floats, m: Floats, caps: Floats, tilts: Floats, height: float)
     if not np.all(np.isfinite(caps)):
         return None
     starts = np.flatnonzero(np.append(True, (np.diff(q) != 0) | (np.diff(m) != 0) | (np.diff(caps) != 0)))
-    if len(starts) > _FEW:
+    if len(starts) > _FEW_KINDS:
         return None
     low, high = window(q, m, tilts, caps)
     low, high = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)

@@ -12,11 +12,11 @@ import numpy as np
 from tacit.accountants.pld.contour.moments import real_moments
 from tacit.accountants.pld.steps import Direction, Steps, UnresolvedError
 
-_LEAST, _MOST = 1e-7, 1e8
-_CLOSE = 1.05  # how near to the best c the search goes
+_LOWEST_C, _HIGHEST_C = 1e-7, 1e8
+_CLOSE_RATIO = 1.05  # how near to the best c the search goes
 _TURNS = 40
 _ROWS = 16  # moments evaluated together: as fast as one
-_SECTIONS = 15  # 2^(1/15) < _CLOSE
+_SECTIONS = 15  # 2^(1/15) < _CLOSE_RATIO
 _AT_CAP = 1e-14  # with more mass at a cap the trapezoid rule is not exact enough for a line
 _FAR = (2.0, 4.0)  # further points above c, that bound far aliases
 _LOWER = 3  # lines below c that are compared
@@ -136,7 +136,7 @@ class RealAxis:
                 left = point
             if right is None or left is None:
                 c = 2 * c if right is None else c / 2
-                if not _LEAST < c < _MOST:
+                if not _LOWEST_C < c < _HIGHEST_C:
                     return False
                 continue
             meet, least = _tangents(left, right, epsilon)
@@ -199,12 +199,12 @@ class RealAxis:
         if not self._seen:
             self.look([self._guess() * 2.0**power for power in (range(-6, 3) if few else (0,))])
         low, high = ends()
-        while (low == 0 and high > _LEAST) or (high == math.inf and low < _MOST):
+        while (low == 0 and high > _LOWEST_C) or (high == math.inf and low < _HIGHEST_C):
             self.look([high / 2**power if low == 0 else low * 2**power for power in ((1, 2) if few else (1,))])
             low, high = ends()
         if low == 0 or high == math.inf:
             return self.at(high if low == 0 else low)
-        while high > _CLOSE * low:
+        while high > _CLOSE_RATIO * low:
             share = _false_position(height(self.at(low)), height(self.at(high)))
             shares = np.arange(1, _SECTIONS) / _SECTIONS if few else np.array([share])
             self.look((low * (high / low) ** shares).tolist())

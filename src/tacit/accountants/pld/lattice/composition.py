@@ -22,7 +22,7 @@ from tacit.types import Complexes, Floats, Indices
 _BINS = 300
 _SLOPES: Floats = np.append(0.0, np.geomspace(0.03, 400.0, 80))
 _MOST_EXPONENT = 500.0
-_MORE = 4.0  # log of how much larger than aliases rounding may be
+_ROUNDING_OVER_ALIASES = 4.0  # log of how much larger than aliases rounding may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ class Tails:
         negligible = max(log_share, -680.0)
         noise = np.log(rounding(float(self.counts.sum()), self.slopes, self.width, self.number))
         cost = self.logs - self.slopes * aim * self.width + noise
-        near = cost < max(negligible + _MORE, float(cost.min()) + 1)
+        near = cost < max(negligible + _ROUNDING_OVER_ALIASES, float(cost.min()) + 1)
         found: list[Circle] = []
         lowest = math.floor(self.range[0]) - (self._spare if self.sign < 0 else 0)
         for first in (start, min(start, lowest)):

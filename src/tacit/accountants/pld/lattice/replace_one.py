@@ -30,8 +30,8 @@ from tacit.accountants.search import crossing
 from tacit.types import Floats
 
 _CELLS = (1_000, 4_000, 16_000)  # on the side of gains; finer ones until epsilon moves by less than a thousandth
-_CLOSE = 1e-3
-_LOST = 1e-4  # of delta, that losses beyond the lattice may add on each side
+_CLOSE_ENOUGH = 1e-3
+_SHARE_LOST = 1e-4  # of delta, that losses beyond the lattice may add on each side
 _MOST_SIZE = 2**21
 
 
@@ -45,7 +45,7 @@ def epsilon_of_samples(events: Sequence[PoissonGaussian], delta: float, known: f
     best = known
     for cells in _CELLS:
         found = _epsilon(events, delta, best, cells)
-        if found is None or found > best * (1 - _CLOSE):
+        if found is None or found > best * (1 - _CLOSE_ENOUGH):
             return min(best, best if found is None else found)
         best = found
     return best
@@ -54,7 +54,7 @@ def epsilon_of_samples(events: Sequence[PoissonGaussian], delta: float, known: f
 def _epsilon(events: Sequence[PoissonGaussian], delta: float, known: float, cells: int) -> float | None:
     """From one lattice; None where floating point, or the size allowed, does not suffice."""
     counts = np.array([event.count for event in events], dtype=np.float64)
-    above, below = _reach(events, _LOST * delta / float(counts.sum()))
+    above, below = _reach(events, _SHARE_LOST * delta / float(counts.sum()))
     width = above / cells
     number = math.ceil(below / width)
     laws = [law(event.probability, event.noise_multiplier, width, number, cells) for event in events]
@@ -128,7 +128,7 @@ def _composed(
     start = int(total) * below - 3  # of the lowest sum, which is total * -below cells
     bins = _single_bins(len(laws[0].masses), width)
     tails = Tails(laws, counts, bins)
-    aim, log_share = start + math.floor(known / width), log_delta + math.log(_LOST)
+    aim, log_share = start + math.floor(known / width), log_delta + math.log(_SHARE_LOST)
     circle = tails.window(start, aim, log_share, _MOST_SIZE, known / width + 8)
     if circle is None:
         return None

@@ -24,7 +24,7 @@ _MOST_KINDS = 64
 FIRST = 500  # cells of one step in the first lattice
 CHEAP = 12_000  # cells up to which no contour is likely to be faster
 MOST = 2**19
-_FINE, _STUCK = 6000, 0.8  # cells, and the share of a bracket that so many should not leave
+_FINE_CELLS, _STUCK_SHARE = 6000, 0.8  # cells, and the share of a bracket that so many should not leave
 _ROUNDS = 7
 _TABLES = 12  # lattices of one curve
 
@@ -202,7 +202,7 @@ class LatticeSide:
             if high - low <= aim:
                 return Found(Bracket(low, high), True, number)
             wanted = int(number * min(max(1.3 * math.sqrt((high - low) / aim), 1.5), 12.0))
-            stuck = number > _FINE and high - low > _STUCK * before  # by rounding, which no lattice mends
+            stuck = number > _FINE_CELLS and high - low > _STUCK_SHARE * before  # by rounding, which no lattice mends
             if wanted > most or stuck:
                 return Found(Bracket(low, high), False, wanted)
             number = wanted
