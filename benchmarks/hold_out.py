@@ -15,7 +15,7 @@ import torch
 
 from tacit.randomness import Randomness
 from tacit.runs import Problem, RunFacts, RunFolder, train_table
-from tacit.runs.hold_out import release_scores
+from tacit.runs.quality.hold_out import release_scores
 from tacit.tables import Category, Encoded, Number, Schema, Table, encode
 
 

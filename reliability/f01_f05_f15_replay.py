@@ -6,13 +6,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from reliability.figures import Figure, tries
-from tacit.audit.replay import CLIPPING, HOSTILE, LABELS, SAMPLING, SCALES, UNITS, Case, Outgoing, check_replay, compare
+from tacit.audit.neighbours import CLIPPING, HOSTILE, LABELS, SAMPLING, SCALES, UNITS, Case
+from tacit.audit.replay import RunOutput, check_replay, compare
 from tacit.tables import Category, Number, Schema, Table, encode_inputs
 
 
 def prove(effort: float) -> Iterator[Figure]:
     chance = random.Random(17)
-    known: dict[str, Outgoing] = {}
+    known: dict[str, RunOutput] = {}
     names = [(s, c) for s in SAMPLING for c in CLIPPING]
     each = tries(40, effort)
     broke, most, count, nobody = 0, 0.0, 0, 0

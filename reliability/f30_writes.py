@@ -6,6 +6,7 @@ of a write done. Every run must then be completed by `--resume`, released and ve
 
 import os
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,14 +71,30 @@ for _name in ("make_folder", "open_to_append", "open_new", "truncate", "sync_dat
     setattr(MortalDisk, _name, _mortal(_name))
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+@dataclass(frozen=True)
+class Stoppable(ABC):
     """A run that may be stopped; with ``shared`` it charges a ledger outside its folder."""
 
     table: SmallTable
     target: str
     shared: bool
     name: str
+
+    @abstractmethod
+    def start(self, disk: MortalDisk) -> str: ...
+
+    @abstractmethod
+    def go_on(self, disk: MortalDisk) -> str: ...
+
+    @property
+    @abstractmethod
+    def fault(self) -> str:
+        """What is wrong with the completed run; nothing if all is well."""
+
+    @property
+    def fault_of_one_stop(self) -> str:
+        """What is wrong besides, if it was stopped only once."""
+        return ""
 
     @property
     def out(self) -> Path:
@@ -87,36 +104,43 @@ class Trial:
     def ledger(self) -> Path:
         return self.table.folder / f"shared-{self.name}.jsonl" if self.shared else self.out / "ledger.jsonl"
 
-    def start(self, disk: MortalDisk) -> str:
-        more = ("--budget", self.ledger, "--budget-epsilon", TOTAL) if self.shared else ()
-        return self._run(disk, self.table.train(self.target, self.out, *more))
-
-    def go_on(self, disk: MortalDisk) -> str:
-        """Without a ledger nothing was charged."""
-        if self.ledger.exists() and (self.out / "run.json").exists():
-            return self._run(disk, self.table.resume(self.out))
-        return self.start(disk)
-
-    def _run(self, disk: MortalDisk, words: tuple[object, ...]) -> str:
-        with using(disk):
-            said = tacit(*words)
-        return f"exit {said.code}: {said.err}" if said.code else ""
+    @property
+    def budget(self) -> tuple[object, ...]:
+        return ("--budget", self.ledger, "--budget-epsilon", TOTAL) if self.shared else ()
 
     @property
     def is_finished(self) -> bool:
         return (self.out / "artefacts.json").exists()
 
+    @staticmethod
+    def run(disk: MortalDisk, *words: object) -> str:
+        with using(disk):
+            said = tacit(*words)
+        return f"exit {said.code}: {said.err}" if said.code else ""
+
+
+class Trial(Stoppable):
+    """A run of ``tacit train``."""
+
+    def start(self, disk: MortalDisk) -> str:
+        return self.run(disk, *self.table.train(self.target, self.out, *self.budget))
+
+    def go_on(self, disk: MortalDisk) -> str:
+        """Without a ledger nothing was charged."""
+        if self.ledger.exists() and (self.out / "run.json").exists():
+            return self.run(disk, *self.table.resume(self.out))
+        return self.start(disk)
+
     @property
     def fault(self) -> str:
-        """What is wrong with the completed run; nothing if all is well."""
         if found := left_over(self.out) or fault_of_run(self.out, self.table.test, TOTAL if self.shared else EPSILON):
             return found
         if not (self.out / "evaluation.json").exists() or tacit(*self.table.resume(self.out)).code != 2:
             return "it is not evaluated, or goes on though it is finished"
-        return _untold(facts_of(self.out), self.target)
+        return _unsaid(facts_of(self.out), self.target)
 
 
-def _untold(facts: dict[str, Any], target: str) -> str:
+def _unsaid(facts: dict[str, Any], target: str) -> str:
     """Whether the run says what a stop has cost it."""
     lost = any("histogram" in word for word in facts["warnings"])
     if facts["steps"] < LEAST or (facts["spread"] is None) != (target == "flag" or lost):
@@ -125,13 +149,19 @@ def _untold(facts: dict[str, Any], target: str) -> str:
     return "" if (facts["steps"] < STEPS) == cut else "it was cut short and does not say so"
 
 
-def stopped(table: SmallTable, target: str, shared: bool, some: Callable[[int], Iterable[int]]) -> Iterator[str]:
+def stopped(
+    table: SmallTable,
+    target: str,
+    shared: bool,
+    some: Callable[[int], Iterable[int]],
+    kind: type[Stoppable] = Trial,
+) -> Iterator[str]:
     """What went wrong in each of the runs stopped at ``some`` of the calls; nothing where all is well."""
-    whole, disk = Trial(table, target, shared, f"{target}-{shared}-whole"), MortalDisk()
+    whole, disk = kind(table, target, shared, f"{target}-{shared}-whole"), MortalDisk()
     if found := whole.start(disk) or whole.fault:
         raise RuntimeError(f"a run that nobody stops: {found}")
     for last in some(len(disk.calls)):
-        trial = Trial(table, target, shared, f"{target}-{shared}-{last}")
+        trial = kind(table, target, shared, f"{target}-{shared}-{last}")
         try:
             yield f"it was not stopped at call {last}: {trial.start(MortalDisk(last))}"
             continue
@@ -140,7 +170,7 @@ def stopped(table: SmallTable, target: str, shared: bool, some: Callable[[int], 
         if trial.is_finished:  # only the folder's name was still to be synced
             yield "" if disk.calls[last - 1 :] == ["sync_folder"] else f"finished before call {last}"
         else:
-            found = trial.go_on(MortalDisk()) or trial.fault
+            found = trial.go_on(MortalDisk()) or trial.fault or trial.fault_of_one_stop
             yield found and f"call {last}, {disk.calls[last - 1]}: {found}"
 
 
@@ -153,15 +183,23 @@ def spaced(every: int) -> Callable[[int], Iterable[int]]:
     return some
 
 
-def prove(effort: float) -> Iterator[Figure]:
+def figures(
+    effort: float, write: Callable[[Path], SmallTable], kind: type[Stoppable], names: tuple[str, str]
+) -> Iterator[Figure]:
+    """One for each target and ledger; ``names`` are those of the two targets' runs."""
     every = min(40, max(1, round(1 / effort)))
-    with tempfile.TemporaryDirectory() as place, short_runs():
+    with tempfile.TemporaryDirectory() as place:
         for number, (target, shared) in enumerate(KINDS):
-            table = SmallTable.write(Path(place) / str(number))
+            table = write(Path(place) / str(number))
             some = spaced(every) if every > 1 else lambda calls: range(1, calls + 1)
-            found = list(stopped(table, target, shared, some))
+            found = list(stopped(table, target, shared, some, kind))
             wrong = [one for one in found if one]
-            kind = "classification" if target == "flag" else "regression"
-            yield Figure("F30", f"{kind} under {'a shared' if shared else 'its own'} ledger, stopped at "
+            name, whose = names[0] if target == "flag" else names[1], "a shared" if shared else "its own"
+            yield Figure("F30", f"{name} under {whose} ledger, stopped at "
                          f"{'every one' if every == 1 else 'some'} of its writes", len(found), len(wrong),
                          "; ".join(wrong[:1]), "completed, released, verified")  # fmt: skip
+
+
+def prove(effort: float) -> Iterator[Figure]:
+    with short_runs():
+        yield from figures(effort, SmallTable.write, Trial, ("classification", "regression"))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.audit.replay import (
+from tacit.audit.neighbours import (
     CLIPPING,
     HOSTILE,
     LABELS,
@@ -18,12 +18,10 @@ from tacit.audit.replay import (
     SCALES,
     UNITS,
     Case,
-    against_a_companion,
-    check_replay,
-    compare,
     every_case,
-    outgoing,
+    opposite_of_its_companion,
 )
+from tacit.audit.replay import check_replay, compare, run_output
 
 FEW = ["poisson", "full batch"], ["clip", "normalise", "layers"]
 KNOWN = {}  # the releases on D, the same for every hostile record
@@ -77,8 +75,8 @@ def test_a_unit_moves_the_sum_but_not_by_more_than_its_charge(name):
 
 
 def test_a_record_in_a_microbatch_is_charged_for_twice_the_clip():
-    case = against_a_companion(SAMPLING["full batch"])
-    assert outgoing(case, case.data()).queries[0].multiplicity == 2
+    case = opposite_of_its_companion(SAMPLING["full batch"])
+    assert run_output(case, case.data()).queries[0].multiplicity == 2
     broke, share = compare(case)
     assert not broke
     assert 0 < share <= 1

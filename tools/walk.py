@@ -67,11 +67,20 @@ def minibatch(folder: str) -> list[str]:
 
 
 def accounting(folder: str) -> list[str]:
-    """The ledger of that run to its row in the table of guarantees."""
+    """The ledger of that run to its row in the table of guarantees: few steps, on a lattice."""
     from tacit.accountants import PLDAccountant
     from tacit.ledger import read_ledger
 
     ledger = read_ledger(Path(folder) / "minibatch.jsonl")
+    return walk(lambda: PLDAccountant().guarantee(ledger, delta=1e-5))
+
+
+def long_accounting() -> list[str]:
+    """The ledger of a run of usual length, whose guarantee is a contour integral."""
+    from tacit.accountants import PLDAccountant
+    from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
+
+    ledger = Ledger.planned([Charge(PoissonSample(256 / 60_000, (GaussianSumQuery(1.0, 1.3),)), 3516)])
     return walk(lambda: PLDAccountant().guarantee(ledger, delta=1e-5))
 
 
@@ -98,6 +107,7 @@ def main() -> None:
         describe("a minibatch of a CNN through private.backward", minibatch(folder))
         describe("a table to its posterior", table(folder))
         describe("a ledger through the PLD accountant", accounting(folder))
+        describe("a ledger of 3,516 steps through the PLD accountant", long_accounting())
 
 
 if __name__ == "__main__":

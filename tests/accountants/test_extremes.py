@@ -16,7 +16,7 @@ from tacit.accountants import (
     trade_off,
 )
 from tacit.accountants.pld import PoissonGaussian, delta_bracket, epsilon_bracket
-from tacit.accountants.pld.steps import loss_at
+from tacit.accountants.pld.loss import loss_at
 from tacit.errors import RefusedError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 

@@ -24,10 +24,8 @@ from tacit.accountants.pld.closed_form import one_step_add, one_step_remove
 from tacit.accountants.pld.contour.decay import log_decay
 from tacit.accountants.pld.contour.integral import contour
 from tacit.accountants.pld.contour.saddle import RealAxis
-from tacit.accountants.pld.contour.shape import SOME_WORK, plan
-from tacit.accountants.pld.contour.solve import ContourSide
-from tacit.accountants.pld.lattice.grid import Frame, grid
-from tacit.accountants.pld.lattice.solve import LatticeSide
+from tacit.accountants.pld.contour.solve import SOME_WORK, ContourSide, plan
+from tacit.accountants.pld.lattice.solve import Frame, LatticeSide, grid
 from tacit.accountants.pld.steps import cut, merge
 from tacit.errors import InputError
 

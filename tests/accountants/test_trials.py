@@ -7,7 +7,7 @@ import pytest
 
 from tacit.accountants import Budget, BudgetGate, RDPAccountant, Refusal, guarantees
 from tacit.accountants.renyi import trials as formulas
-from tacit.accountants.renyi.poisson_steps import ORDERS
+from tacit.accountants.renyi.moments import ORDERS
 from tacit.accountants.renyi.trials import expected_trials, gamma_for_trials, poisson_selection_rdp, selection_rdp
 from tacit.errors import BudgetError, InputError
 from tacit.ledger import (

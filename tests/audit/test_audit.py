@@ -27,11 +27,11 @@ from tacit.audit.engine.judge import CHUNK, judge
 from tacit.audit.engine.workloads import workloads
 from tacit.audit.finding import Trial, rejected
 from tacit.audit.formulas import simulated_delta
+from tacit.audit.neighbours import few_cases
 from tacit.audit.noise.check import check_noise, released_noise
 from tacit.audit.noise.keys import _rank, small_keys
 from tacit.audit.noise.normality import normality_trials
 from tacit.audit.noise.tails import far_draws
-from tacit.audit.replay import few_cases
 from tacit.audit.sampler import check_sampler
 from tacit.audit.subject import subject_of
 from tacit.commands.app import run

@@ -6,8 +6,8 @@ The reliability table stops it at every one (reliability/f30_coefficients.py).
 import numpy as np
 import pytest
 
-from reliability.f30_coefficients import Trial, stopped
-from reliability.f30_writes import KINDS, Killed, MortalDisk, spaced
+from reliability.f30_coefficients import Trial
+from reliability.f30_writes import KINDS, Killed, MortalDisk, spaced, stopped
 from reliability.small_table import SmallTable, facts_of, tacit
 from tacit.errors import InputError, RefusedError
 from tacit.ledger import read_ledger
@@ -23,7 +23,7 @@ def table(tmp_path):
 
 @pytest.mark.parametrize(("target", "shared"), KINDS)
 def test_a_regression_stopped_at_some_of_its_writes_is_completed(table, target, shared):
-    found = list(stopped(table, target, shared, spaced(60)))
+    found = list(stopped(table, target, shared, spaced(60), Trial))
     assert len(found) > 8
     assert [fault for fault in found if fault] == []
 

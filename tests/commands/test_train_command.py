@@ -219,7 +219,7 @@ def test_a_run_stopped_before_its_ledger_was_made_can_be_started_again(tacit, pa
 
 def test_a_run_in_use_is_refused_and_left_alone(tacit, patients, few_steps, stopped):
     assert tacit("train", *plainly(patients))[0] == 130
-    with locks.holding(patients / "run"):
+    with locks.locked_folder(patients / "run"):
         left = {path: path.read_bytes() for path in (patients / "run").iterdir()}
         code, _, err = tacit("train", *plainly(patients), "--resume")
         assert (code, "in use by" in err, err.count("\n")) == (2, True, 1)

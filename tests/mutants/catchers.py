@@ -24,8 +24,8 @@ from tacit.audit.canary import claimed_ledger
 from tacit.audit.engine.attempts import chance_is_secret, records_apart, released_once
 from tacit.audit.engine.workloads import workloads
 from tacit.audit.finding import Finding
+from tacit.audit.neighbours import CLIPPING, SAMPLING, UNITS, Case, few_cases, opposite_of_its_companion
 from tacit.audit.noise.keys import small_keys
-from tacit.audit.replay import CLIPPING, SAMPLING, UNITS, Case, against_a_companion, few_cases
 from tacit.errors import LedgerError
 from tacit.kernels import KernelWarning, convolution, dense
 from tacit.kernels import noise as noise_kernel
@@ -66,7 +66,7 @@ def replay_views() -> Sequence[str]:
 def replay_units() -> Sequence[str]:
     full, record = SAMPLING["full batch"], [50.0, -20.0, 3.0, 9.0]
     cases = [Case(full, CLIPPING["clip"], record, label, unit=u, rows=r) for u, r in UNITS.values() for label in (0, 1)]
-    return broke(check_replay([*cases, against_a_companion(full)]))
+    return broke(check_replay([*cases, opposite_of_its_companion(full)]))
 
 
 def replay_nobody() -> Sequence[str]:

@@ -8,13 +8,13 @@ from tacit.accountants import curves, gdp
 from tacit.accountants.gdp import GDPAccountant
 from tacit.accountants.pld import PoissonGaussian
 from tacit.accountants.pld import accountant as pld_accountant
-from tacit.accountants.renyi import conversion, poisson_steps, rdp
+from tacit.accountants.renyi import conversion, moments, rdp
 from tacit.ledger import FixedSizeSample, PoissonSample, events
 from tests.mutants.mutant import Mutant, swap
 
 REAL_BRACKET = pld_accountant._bracket.__wrapped__
 REAL_COST = conversion.conversion_cost
-REAL_MOMENTS = poisson_steps.log_moments
+REAL_MOMENTS = moments.log_moments
 REAL_GDP = GDPAccountant.guarantee
 REAL_RELEASES = pld_accountant.releases
 
@@ -78,9 +78,9 @@ MUTANTS = [
     Mutant("RDP converted with a wrong sign", "F24", lambda: [
         swap(conversion, "conversion_cost", wrong_sign), swap(rdp, "conversion_cost", wrong_sign)],
         "audit: accountants"),
-    Mutant("RDP moments too small", "F24", lambda: [swap(poisson_steps, "log_moments", smaller_moments)],
+    Mutant("RDP moments too small", "F24", lambda: [swap(moments, "log_moments", smaller_moments)],
            "audit: accountants"),
-    Mutant("RDP amplifies by sampling twice", "F24", lambda: [swap(poisson_steps, "log_moments", sampled_twice)],
+    Mutant("RDP amplifies by sampling twice", "F24", lambda: [swap(moments, "log_moments", sampled_twice)],
            "audit: accountants"),
     Mutant("GDP's approximation called a bound", "F24", lambda: [swap(GDPAccountant, "guarantee", called_a_bound)],
            "audit: accountants"),

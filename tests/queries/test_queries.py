@@ -5,10 +5,10 @@ import pytest
 
 from tacit.accountants import best_bound
 from tacit.errors import InputError
-from tacit.queries import Asked, ask
-from tacit.queries import columns as query_columns
+from tacit.queries import QueryRequest, ask
 from tacit.queries import release as queries_release
 from tacit.queries.ask import weights_of
+from tacit.queries.kinds import columns as query_columns
 from tacit.queries.release import Noisy, exact_sums
 from tacit.randomness import Randomness
 from tacit.tables import Category, Flag, Number, Schema, Table
@@ -81,7 +81,7 @@ def coverage(text, draws, seed=1):
     table, chance = people(), np.random.default_rng(seed)
     if text == "count:hours,well":
         table.columns["well"] = np.where(table.columns["well"] == "yes", "true", "false").astype(object)
-    asked = Asked(SCHEMA, (text,), 1.0)
+    asked = QueryRequest(SCHEMA, (text,), 1.0)
     query, exact = asked.queries[0], sums_of(asked, asked.queries[0], table)
     right, held = np.asarray(truths(table, text), dtype=float), 0
     for _ in range(draws):
@@ -109,7 +109,7 @@ def test_quantiles_of_values_that_many_share_hold_at_least_as_often(epsilon):
     chance = np.random.default_rng(3)
     age = np.clip(chance.normal(38, 13, 20_000).round(), 17, 90)
     texts = tuple(f"quantile:age:{share}" for share in (0.25, 0.5, 0.75, 0.9))
-    asked = Asked(SCHEMA.with_facts(records=20_000), texts, epsilon)
+    asked = QueryRequest(SCHEMA.with_facts(records=20_000), texts, epsilon)
     for query in asked.queries:
         exact = sums_of(asked, query, Table({"age": age}))
         true = np.quantile(age, query.shares[0], method="inverted_cdf")
@@ -136,7 +136,7 @@ def moves(text):
     """How far one unit moves each part's sum, by replay on neighbouring tables."""
     table = people(rows=600)
     for unit, kept in neighbours(table):
-        asked = Asked(SCHEMA.with_facts(unit=unit), (text,), 1.0)
+        asked = QueryRequest(SCHEMA.with_facts(unit=unit), (text,), 1.0)
         other = Table({name: cells[kept] for name, cells in table.columns.items()})
         for one, two in zip(*(sums_of(asked, asked.queries[0], each) for each in (table, other)), strict=True):
             yield float(np.linalg.norm(one - two))
@@ -191,7 +191,7 @@ def test_bounds_are_found_without_being_declared(tmp_path):
 
 
 def test_larger_shares_have_less_noise():
-    even, uneven = (Asked(SCHEMA, ("count", "sum:age"), 1.0, shares=shares) for shares in ((), (3.0, 1.0)))
+    even, uneven = (QueryRequest(SCHEMA, ("count", "sum:age"), 1.0, shares=shares) for shares in ((), (3.0, 1.0)))
     assert uneven.plan.stddevs[0] == pytest.approx(even.plan.stddevs[0] * (2 / 3) ** 0.5)
     assert uneven.plan.charge.event.noise_multiplier == pytest.approx(even.plan.charge.event.noise_multiplier)
 
@@ -221,7 +221,7 @@ def test_opendp_says_the_same():
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
-    asked = Asked(SCHEMA, ("count",), 1.0)
+    asked = QueryRequest(SCHEMA, ("count",), 1.0)
     stddev = asked.plan.stddevs[0]
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
     counting = space >> dp.t.then_count() >> dp.m.then_gaussian(scale=stddev)
@@ -232,6 +232,6 @@ def test_opendp_says_the_same():
     summing = space >> dp.t.then_clamp((low, high)) >> dp.t.then_resize(3000, 0.0) >> dp.t.then_sum()
     assert summing.map(1) == pytest.approx(100.0, rel=1e-6)
     assert summing([150.0, -3.0, 20.0]) == pytest.approx(120.0)
-    ours = sums_of(asked := Asked(SCHEMA, ("sum:age",), 1.0), asked.queries[0],
+    ours = sums_of(asked := QueryRequest(SCHEMA, ("sum:age",), 1.0), asked.queries[0],
                    Table({"age": np.array([150.0, -3.0, 20.0])}))  # fmt: skip
     assert 100 * ours[0][0] == pytest.approx(120.0)

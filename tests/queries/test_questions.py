@@ -19,12 +19,12 @@ from tacit.ledger import (
     ThresholdedSample,
     read_ledger,
 )
-from tacit.queries import Asked, ask
+from tacit.queries import QueryRequest, ask
 from tacit.queries import questions as room
 from tacit.queries.ask import released_answers
-from tacit.queries.bounds import EDGES
 from tacit.queries.drafts import OpenTable, ask_draft
-from tacit.queries.levels import level_counts, threshold
+from tacit.queries.kinds.bounds import EDGES
+from tacit.queries.kinds.levels import level_counts, threshold
 from tacit.queries.questions import Questions, found_bins
 from tacit.queries.schema_run import begin_with_questions
 from tacit.randomness import Randomness
@@ -108,7 +108,7 @@ def test_a_query_discovers_the_levels_that_enough_have(tmp_path, unit):
 
 
 def test_one_person_alone_is_not_shown_and_moves_a_count_by_one():
-    table, asked = people(400), Asked(UNDECLARED, ("levels:job",), 1.0, 1e-6)
+    table, asked = people(400), QueryRequest(UNDECLARED, ("levels:job",), 1.0, 1e-6)
     whole = released_answers(asked, table, nothing)
     assert "job=astronaut" not in [one.cell for one in whole]
     less = Table({name: cells[1:] for name, cells in table.columns.items()})
@@ -120,7 +120,7 @@ def test_one_person_alone_is_not_shown_and_moves_a_count_by_one():
 def test_levels_of_a_declared_column_are_counted_not_discovered():
     for text in ("levels:ill", "levels:none", "levels:job:by:ill", "levels:job:3"):
         with pytest.raises(InputError):
-            Asked(UNDECLARED, (text,), 1.0)
+            QueryRequest(UNDECLARED, (text,), 1.0)
 
 
 def test_a_shared_ledger_sets_delta_aside_for_failures_before_its_first_output():

@@ -7,7 +7,7 @@ import pytest
 
 from tacit.reports import make_report, render
 from tacit.reports.content import Banner, Commands, Picture, Section
-from tacit.reports.language import _SENTENCE_END, _numbers, _one, translate
+from tacit.reports.language import _SENTENCE_END, _sentence, _write_numbers, translate
 from tacit.reports.pictures import Series
 from tests.reports.runs import make_run, write_evaluation, write_facts, write_regression
 
@@ -31,7 +31,7 @@ def untranslated(report):
     shown = report.title, report.subtitle, report.headline.promise, report.picture, report.banners, report.sections
     parts = {part for text in texts(shown) for part in _SENTENCE_END.split(text)}
     words = {part for part in parts if re.search("[a-z]{3}", part) and not re.fullmatch("[0-9a-f]{64}", part)}
-    return {part for part in words - DECLARED if _one(part, "de") is None}
+    return {part for part in words - DECLARED if _sentence(part, "de") is None}
 
 
 @pytest.fixture(params=["classes", "numbers", "bare", "seeded"])
@@ -66,4 +66,4 @@ def test_the_command_writes_it(run, tacit):
 
 
 def test_numbers_have_commas_and_files_stay():
-    assert _numbers("5,000.5 in run.json, 55.3 %, 0.1.0, 1e-05") == "5.000,5 in run.json, 55,3 %, 0.1.0, 1e-05"
+    assert _write_numbers("5,000.5 in run.json, 55.3 %, 0.1.0, 1e-05") == "5.000,5 in run.json, 55,3 %, 0.1.0, 1e-05"

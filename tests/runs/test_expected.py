@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.runs import Problem
-from tacit.runs.expected import expected_accuracy
+from tacit.runs.quality.expected import expected_accuracy
 from tacit.tables import Category, Flag, Number, Schema, schema_text
 
 COLUMNS = (*(Number(f"x{i}", 0, 1) for i in range(8)), Category("job", ("a", "b", "c")), Flag("ill"))

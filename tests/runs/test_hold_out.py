@@ -1,47 +1,24 @@
 """A private score: on records that were not trained on, with intervals that hold noise and chance, charged."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from tacit.accountants import best_bound, guarantees
 from tacit.randomness import Randomness
 from tacit.runs import Problem, RunFacts, RunFolder, train_table
-from tacit.runs import hold_out as room
-from tacit.runs.hold_out import _summed, split_off
-from tacit.runs.scores import BINS, LOSS_CUT, Released, class_scores, number_scores
+from tacit.runs.quality import hold_out as room
+from tacit.runs.quality.hold_out import _summed, split_off
+from tacit.runs.quality.scores import BINS, LOSS_CUT, Released, class_scores, number_scores
 from tacit.tables import Category, Encoded, Number, Schema, Table, encode
 from tacit.tables.releases import score_event
+from tests.runs.people import EchoingPredictor, people, write_files
 
 SCHEMA = Schema((Number("x", -3, 3), Category("ill", ("no", "yes"))), records=2000, users=500, target="ill")
 
 NAMES = ["accuracy", "accuracy of the most frequent", "sensitivity", "specificity", "AUC", "log-loss",
          "log-loss of the shares", "Brier score", "mean probability minus share"]  # fmt: skip
-
-TOML = """
-records = 600
-target = "ill"
-[[columns]]
-name = "x"
-kind = "number"
-low = -3
-high = 3
-[[columns]]
-name = "ill"
-kind = "category"
-levels = ["no", "yes"]
-"""
-
-
-def people(rows, seed):
-    chance = np.random.default_rng(seed)
-    x = chance.normal(size=rows)
-    ill = chance.random(rows) < 1 / (1 + np.exp(1 - 2 * x))
-    who = np.array([f"p{i // 4}" for i in range(rows)], dtype=object)
-    return Table({"x": x, "ill": np.where(ill, "yes", "no").astype(object), "who": who})
 
 
 def trained(folder, hold_out=0.2, unit="record", seed=0):
@@ -164,19 +141,7 @@ def test_one_unit_moves_each_sum_by_at_most_1(monkeypatch, numbers):
     rows = np.arange(40)
     target = Number("ill", -10, 10) if numbers else SCHEMA.columns[1]
     schema = Schema((SCHEMA.columns[0], target), records=2000, users=500, target="ill", unit="who")
-
-    class Predictor:
-        problem = Problem(schema, "ill", 1.0, 1e-5, hold_out=0.2)
-
-        @staticmethod
-        def classes(inputs):
-            p = torch.from_numpy(inputs[:, :1].astype(np.float64))
-            return SimpleNamespace(mean=torch.cat([1 - p, p], 1))
-
-        @staticmethod
-        def numbers(inputs):
-            return SimpleNamespace(mean=torch.from_numpy(1e3 * inputs[:, 0].astype(np.float64)))
-
+    predictor = EchoingPredictor(Problem(schema, "ill", 1.0, 1e-5, hold_out=0.2))
     chance = np.random.default_rng(0)
     inputs = chance.random((40, 1)).astype(np.float32)
     inputs[7] = np.nan
@@ -188,7 +153,7 @@ def test_one_unit_moves_each_sum_by_at_most_1(monkeypatch, numbers):
             less = Encoded(given.inputs[kept], given.targets[kept], None if users is None else users[kept], rows[kept])
             summed.clear()
             for one in (given, less):
-                room.release_scores(Predictor, one, 5.0, Randomness.seeded(1))
+                room.release_scores(predictor, one, 5.0, Randomness.seeded(1))
             half = len(summed) // 2
             assert half == (5 if numbers else 6)
             for before, after in zip(summed[:half], summed[half:], strict=True):
@@ -208,10 +173,7 @@ def test_numbers_have_a_private_score_too(tmp_path):
 
 
 def test_a_run_that_was_stopped_keeps_to_its_split(tacit, tmp_path, stopped):
-    table = people(600, 1)
-    lines = [f"{x:.3f},{ill}" for x, ill in zip(table.columns["x"], table.columns["ill"], strict=True)]
-    (tmp_path / "t.csv").write_text("x,ill\n" + "\n".join(lines))
-    (tmp_path / "s.toml").write_text(TOML)
+    write_files(tmp_path, people(600, 1))
     asked = ["train", tmp_path / "t.csv", "--out", tmp_path / "run"]
     code, _, _ = tacit(*asked, "--schema", tmp_path / "s.toml", "--epsilon", 3, "--hold-out", "30%")
     assert code == 130
@@ -226,10 +188,7 @@ def test_a_run_that_was_stopped_keeps_to_its_split(tacit, tmp_path, stopped):
 
 
 def test_the_command_takes_a_share_and_says_the_score(tacit, tmp_path):
-    table = people(600, 1)
-    lines = [f"{x:.3f},{ill}" for x, ill in zip(table.columns["x"], table.columns["ill"], strict=True)]
-    (tmp_path / "t.csv").write_text("x,ill\n" + "\n".join(lines))
-    (tmp_path / "s.toml").write_text(TOML)
+    write_files(tmp_path, people(600, 1))
     asked = ["train", tmp_path / "t.csv", "--schema", tmp_path / "s.toml", "--epsilon", 3, "--out", tmp_path / "run"]
     code, out, _ = tacit(*asked, "--hold-out", "30%")
     assert code == 0

@@ -11,36 +11,16 @@ from tacit.accountants import best_bound, guarantees
 from tacit.errors import InputError
 from tacit.ledger import NegativeBinomialTrials, PoissonTrials, Tuned, read_ledger
 from tacit.randomness import Randomness
-from tacit.runs import Problem, RunFacts, RunFolder, train_table, tuning
-from tacit.runs.search_plan import generating, search_plan
+from tacit.runs import Problem, RunFacts, RunFolder, train_table
+from tacit.runs.search import trials as tuning
+from tacit.runs.search.plan import generating, search_plan
 from tacit.tables import Category, Encoded, Number, Schema, Search, Table, encode, recipes
 from tacit.tables.releases import trial_score_noise
+from tests.runs.people import EchoingPredictor, people, write_files
 
 SCHEMA = Schema((Number("x", -3, 3), Category("ill", ("no", "yes"))), records=600, users=150, target="ill")
 FEW = dict.fromkeys(recipes.STEPS, 60) | {"vi": 90}
 SEARCH = Search({"rate": (0.5, 1.0)}, trials=3)
-
-TOML = """
-records = 600
-target = "ill"
-[[columns]]
-name = "x"
-kind = "number"
-low = -3
-high = 3
-[[columns]]
-name = "ill"
-kind = "category"
-levels = ["no", "yes"]
-"""
-
-
-def people(rows=600, seed=0):
-    chance = np.random.default_rng(seed)
-    x = chance.normal(size=rows)
-    ill = chance.random(rows) < 1 / (1 + np.exp(1 - 2 * x))
-    who = np.array([f"p{i // 4}" for i in range(rows)], dtype=object)
-    return Table({"x": x, "ill": np.where(ill, "yes", "no").astype(object), "who": who})
 
 
 @pytest.fixture(autouse=True)
@@ -50,10 +30,7 @@ def _few_steps(monkeypatch):
 
 @pytest.fixture
 def files(tmp_path):
-    table = people()
-    lines = [f"{x:.3f},{ill}" for x, ill in zip(table.columns["x"], table.columns["ill"], strict=True)]
-    (tmp_path / "t.csv").write_text("x,ill\n" + "\n".join(lines))
-    (tmp_path / "s.toml").write_text(TOML)
+    write_files(tmp_path, people())
     return ["tune", tmp_path / "t.csv", "--schema", tmp_path / "s.toml", "--epsilon", 2]
 
 
@@ -141,7 +118,7 @@ def leaking(kind, patch):
     elif kind == "the private file is left":
         patch.setattr(RunFolder, "forget_search", lambda self, *kept: forget(self, *kept) if kept else None)
     elif kind == "the times of files":
-        patch.setattr(RunFolder, "_level_times", lambda self: None)
+        patch.setattr(RunFolder, "_equalise_times", lambda self: None)
     elif kind == "the steps of all trials":
         from tacit.runs.facts import RunFacts as Facts
 
@@ -256,36 +233,16 @@ def test_one_unit_moves_a_score_by_at_most_1(by):
     number = by == "numbers"
     columns = (Number("x", -3, 3), Number("ill", 0, 10) if number else SCHEMA.columns[1])
     schema = Schema(columns, records=40, users=10, target="ill")
-
-    class Predictor:
-        problem = Problem(schema, "ill", 1.0, 1e-5, search=Search(by="brier" if number else by))
-
-        @staticmethod
-        def classes(inputs):
-            from types import SimpleNamespace
-
-            import torch
-
-            p = torch.from_numpy(inputs[:, :1].astype(np.float64))
-            return SimpleNamespace(mean=torch.cat([1 - p, p], 1))
-
-        @staticmethod
-        def numbers(inputs):
-            from types import SimpleNamespace
-
-            import torch
-
-            return SimpleNamespace(mean=torch.from_numpy(1e3 * inputs[:, 0].astype(np.float64)))
-
+    predictor = EchoingPredictor(Problem(schema, "ill", 1.0, 1e-5, search=Search(by="brier" if number else by)))
     inputs = chance.random((40, 1)).astype(np.float32)
     inputs[3] = np.nan
     targets = chance.uniform(-1, 1, 40) if number else chance.integers(0, 2, 40)
     whole = Encoded(inputs, targets, None, rows)
     less = Encoded(inputs[1:], targets[1:], None, rows[1:])
-    scores = [tuning.trial_score(Predictor, one, Randomness.seeded(1)) for one in (whole, less)]
+    scores = [tuning.trial_score(predictor, one, Randomness.seeded(1)) for one in (whole, less)]
     assert abs(scores[0] - scores[1]) <= 1
     who = np.array([f"p{i // 4}" for i in rows], dtype=object)
-    scores = [tuning.trial_score(Predictor, Encoded(inputs[kept], targets[kept], who[kept], rows[kept]),
+    scores = [tuning.trial_score(predictor, Encoded(inputs[kept], targets[kept], who[kept], rows[kept]),
                                  Randomness.seeded(1)) for kept in (rows >= 0, rows >= 4)]  # fmt: skip
     assert abs(scores[0] - scores[1]) <= 1
 

@@ -15,9 +15,8 @@ from tacit.accountants.registry import ACCOUNTANTS, get_accountant, guarantees
 from tacit.accountants.renyi.conversion import epsilon_from_rdp, moments_epsilon
 from tacit.accountants.renyi.divergences import renyi_curve, reverse_log_moment, subsampled_gaussian_rdp
 from tacit.accountants.renyi.filter import RenyiFilter
-from tacit.accountants.renyi.poisson_steps import ORDERS
-from tacit.accountants.renyi.rdp import RDPAccountant
-from tacit.accountants.renyi.selection import selection_guarantee
+from tacit.accountants.renyi.moments import ORDERS
+from tacit.accountants.renyi.rdp import RDPAccountant, selection_guarantee
 from tacit.accountants.rules import amplification_by_sampling, attack_probability, group_privacy
 from tacit.accountants.stepsize import (
     SGLDTask,

@@ -23,16 +23,25 @@ from tacit.accountants.renyi.balls_in_bins import are_whole_passes, in_passes
 from tacit.accountants.renyi.conversion import rdp_bound
 from tacit.accountants.renyi.divergences import renyi_curve
 from tacit.accountants.renyi.filter import RenyiFilter
-from tacit.accountants.renyi.poisson_steps import ORDERS
+from tacit.accountants.renyi.moments import ORDERS
 from tacit.accountants.search import most_within
 from tacit.errors import BudgetError, InputError, RefusedError, check_positive, is_number
-from tacit.ledger import Charge, Charges, GaussianSumQuery, Ledger, LedgerHeader, PoissonSample, SamplingEvent
+from tacit.ledger import (
+    Charge,
+    Charges,
+    GaussianSumQuery,
+    Ledger,
+    LedgerFile,
+    LedgerHeader,
+    PoissonSample,
+    SamplingEvent,
+)
 from tacit.types import Floats
 
 Counts = Mapping[SamplingEvent, int]
 # Some whole orders, a tenth of the work of all: any of them gives an upper bound, which often suffices
-_QUICK = tuple(order for order in ORDERS if order in (2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 19, 24, 32, 44, 63))
-_SHORT = 64  # blocks repeat, whole ledgers do not
+_FEW_ORDERS = tuple(order for order in ORDERS if order in (2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 19, 24, 32, 44, 63))
+_CACHED_CHARGES = 64  # blocks repeat, whole ledgers do not
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +92,7 @@ class BudgetGate:
         self._known_good: Counts = {}
         self._previous: Counts = {}
         self._filter: RenyiFilter | None = None
-        self._sure: BudgetGate | None = None
+        self._gate_without_failures: BudgetGate | None = None
 
     def __call__(self, ledger: Ledger, charges: Sequence[Charge]) -> None:
         block = replace(ledger, charges=tuple(charge for charge in charges if charge.steps))
@@ -110,11 +119,11 @@ class BudgetGate:
         """Ask a gate with what failures leave of delta about the releases as if none failed."""
         both = replace(ledger, charges=(*ledger.charges, *block.charges))
         delta = without_failures(both, self.budget.delta)[1]
-        if self._sure is None or self._sure.budget.delta != delta:
-            self._sure = BudgetGate(
+        if self._gate_without_failures is None or self._gate_without_failures.budget.delta != delta:
+            self._gate_without_failures = BudgetGate(
                 Budget(self.budget.epsilon, delta), plan=self._plan, paid_elsewhere=self._spent.paid_elsewhere
             )
-        self._sure(replace(ledger, charges=as_gaussian(ledger.charges)), as_gaussian(block.charges))
+        self._gate_without_failures(replace(ledger, charges=as_gaussian(ledger.charges)), as_gaussian(block.charges))
 
     def _filter_admits(self, block: Ledger) -> bool:
         if self._filter is None:
@@ -128,22 +137,24 @@ class BudgetGate:
     def _counts_fit(self, block: Ledger) -> bool:
         spent, more, limit = self._spent.counts, block.merged(), self.budget.epsilon
         if self._plan:
-            whole = _plus(spent, replace(block, charges=self._plan).merged())
+            whole = _add_counts(spent, replace(block, charges=self._plan).merged())
             self._plan, self._known_good = (), whole if self._fits(whole) else {}
         if self._is_known_good(more):
             return True
-        if any(self._renyi_epsilon(self._spent.curve_with(block, some), some) <= limit for some in (_QUICK, ORDERS)):
+        if any(
+            self._renyi_epsilon(self._spent.curve_with(block, some), some) <= limit for some in (_FEW_ORDERS, ORDERS)
+        ):
             return True
-        if len(spent) > _MANY and self._pld_epsilon(_coarser(_plus(spent, more))) <= limit:
+        if len(spent) > _MOST_EVENTS and self._pld_epsilon(_with_less_noise(_add_counts(spent, more))) <= limit:
             return True
-        cost = self._pld_epsilon(_plus(spent, more))
+        cost = self._pld_epsilon(_add_counts(spent, more))
         if cost > limit or more != self._previous:
             self._previous = more
             return cost <= limit
         # a block that repeats: find out, once, how often it still may; epsilon grows about like the root of the steps
         guess = int(((limit / cost) ** 2 - 1) * (1 + self._spent.steps / block.steps)) if cost > 0 else 0
-        times = most_within(lambda n: self._pld_epsilon(_plus(spent, more, n)), limit, 1 + guess)
-        self._known_good = _plus(spent, more, times)
+        times = most_within(lambda n: self._pld_epsilon(_add_counts(spent, more, n)), limit, 1 + guess)
+        self._known_good = _add_counts(spent, more, times)
         return True
 
     def _is_known_good(self, more: Counts) -> bool:
@@ -159,7 +170,7 @@ class BudgetGate:
         curve = renyi_curve(Ledger.planned([Charge(event, count) for event, count in counts.items()]))
         if self._renyi_epsilon(curve) <= self.budget.epsilon:
             return True
-        ways = (_coarser(counts), counts) if len(counts) > _MANY else (counts,)
+        ways = (_with_less_noise(counts), counts) if len(counts) > _MOST_EVENTS else (counts,)
         return any(self._pld_epsilon(one) <= self.budget.epsilon for one in ways)
 
     def _pld_epsilon(self, counts: Counts) -> float:
@@ -170,15 +181,28 @@ class BudgetGate:
             return self._renyi_epsilon(renyi_curve(ledger))
 
 
+def charge_within(budget: Budget | None, file: LedgerFile, charges: Sequence[Charge], *, planned: int = 0) -> None:
+    """Charge a release to its ledger, unless the budget forbids it: nothing is written before the check.
+
+    Args:
+        planned: the steps that the run announces with it, where they were not announced before.
+    """
+    if budget is not None:
+        BudgetGate(budget)(file.ledger, charges)
+    if planned:
+        file.plan(planned)
+    file.reserve(charges)
+
+
 class _Spent:
     """Counts and Renyi curves of a growing ledger, adding only what is new."""
 
     def __init__(self, paid_elsewhere: int) -> None:
         self.paid_elsewhere = paid_elsewhere
         self._seen = Charges()
-        self._reset()
+        self._forget_all()
 
-    def _reset(self) -> None:
+    def _forget_all(self) -> None:
         self.counts: Counter[SamplingEvent] = Counter()
         self.fresh: set[SamplingEvent] = set()  # not yet compared with what is known to fit
         self.steps = 0
@@ -190,14 +214,14 @@ class _Spent:
     @property
     def charges(self) -> Sequence[Charge]:
         """All that is spent of this budget."""
-        return _after(self._seen, self.paid_elsewhere)
+        return _without_first_steps(self._seen, self.paid_elsewhere)
 
     def update(self, ledger: Ledger) -> None:
         charges = Charges.of(ledger.charges)
         new = charges.since(self._seen) if self.steps else None
         self._seen = charges
         if new is None:  # the first look, a block that was settled at fewer steps, or another ledger: count afresh
-            self._reset()
+            self._forget_all()
             new = list(self.charges)
         for charge in new:
             self.counts[charge.event] += charge.steps
@@ -222,7 +246,7 @@ class _Spent:
         return curve + _block_curve(tuple(block.charges), orders)
 
 
-def _after(charges: Charges, steps: int) -> Sequence[Charge]:
+def _without_first_steps(charges: Charges, steps: int) -> Sequence[Charge]:
     """The charges without the first so many steps."""
     if not steps:
         return charges
@@ -234,7 +258,7 @@ def _after(charges: Charges, steps: int) -> Sequence[Charge]:
 
 
 def _block_curve(charges: tuple[Charge, ...], orders: tuple[float, ...]) -> Floats:
-    return (_short_curve if len(charges) <= _SHORT else _curve)(charges, orders)
+    return (_short_curve if len(charges) <= _CACHED_CHARGES else _curve)(charges, orders)
 
 
 def _curve(charges: tuple[Charge, ...], orders: tuple[float, ...]) -> Floats:
@@ -244,27 +268,27 @@ def _curve(charges: tuple[Charge, ...], orders: tuple[float, ...]) -> Floats:
 _short_curve = lru_cache(maxsize=1024)(_curve)
 
 
-_MANY = 64  # distinct events, each of which takes PLD about a millisecond
-_STEP = 1e-3  # relative
+_MOST_EVENTS = 64  # distinct events, each of which takes PLD about a millisecond
+_NOISE_STEP = 1e-3  # relative
 
 
-def _coarser(counts: Counts) -> Counts:
+def _with_less_noise(counts: Counts) -> Counts:
     """Fewer distinct events that cost a little more: noise is rounded down, as if less of it had been added."""
     total: Counter[SamplingEvent] = Counter()
     for event, count in counts.items():
-        total[_rounded(event)] += count
+        total[_rounded_noise(event)] += count
     return total
 
 
 @lru_cache(maxsize=2**17)
-def _rounded(event: SamplingEvent) -> SamplingEvent:
+def _rounded_noise(event: SamplingEvent) -> SamplingEvent:
     if not isinstance(event, PoissonSample):
         return event
-    noise = math.exp(_STEP * math.floor(math.log(event.noise_multiplier) / _STEP)) * (1 - 1e-12)
+    noise = math.exp(_NOISE_STEP * math.floor(math.log(event.noise_multiplier) / _NOISE_STEP)) * (1 - 1e-12)
     return PoissonSample(event.probability, (GaussianSumQuery(1.0, min(noise, event.noise_multiplier)),))
 
 
-def _plus(counts: Counts, more: Counts, times: int = 1) -> Counts:
+def _add_counts(counts: Counts, more: Counts, times: int = 1) -> Counts:
     total = Counter(counts)
     for event, count in more.items():
         total[event] += times * count

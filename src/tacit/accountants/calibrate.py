@@ -47,56 +47,56 @@ def calibrate_noise(
         >>> found.epsilon <= 1.0
         True
     """
-    ask = _Question(epsilon, delta, get_accountant(accountant), tuple(beside))
+    cost_of = _RunCost(epsilon, delta, get_accountant(accountant), tuple(beside))
     check_share("probability", probability)
     check_count("steps", steps)
 
     def find(cost: Cost, start: float) -> float:
         return smallest_within(lambda z: cost(probability, z, steps), epsilon, "noise_multiplier", start)
 
-    return ask.answer(probability, find(ask, _first_guess(ask, find, 1.0)), steps)
+    return cost_of.calibration(probability, find(cost_of, _first_guess(cost_of, find, 1.0)), steps)
 
 
 def calibrate_probability(
     epsilon: float, delta: float, *, noise_multiplier: float, steps: int, accountant: str | Accountant = "pld"
 ) -> Calibration:
     """The largest sampling probability (to 1e-7) within (epsilon, delta)."""
-    ask = _Question(epsilon, delta, get_accountant(accountant))
+    cost_of = _RunCost(epsilon, delta, get_accountant(accountant))
     check_positive("noise_multiplier", noise_multiplier)
     check_count("steps", steps)
-    if ask(1.0, noise_multiplier, steps) <= epsilon:
-        return ask.answer(1.0, noise_multiplier, steps)
+    if cost_of(1.0, noise_multiplier, steps) <= epsilon:
+        return cost_of.calibration(1.0, noise_multiplier, steps)
 
     def find(cost: Cost, start: float) -> float:  # one over the probability behaves like noise: more costs less
         return smallest_within(lambda v: cost(1 / max(1.0, v), noise_multiplier, steps), epsilon, "probability", start)
 
-    return ask.answer(1 / find(ask, _first_guess(ask, find, 100.0)), noise_multiplier, steps)
+    return cost_of.calibration(1 / find(cost_of, _first_guess(cost_of, find, 100.0)), noise_multiplier, steps)
 
 
 def calibrate_steps(
     epsilon: float, delta: float, *, probability: float, noise_multiplier: float, accountant: str | Accountant = "pld"
 ) -> Calibration:
     """The largest number of steps within (epsilon, delta)."""
-    ask = _Question(epsilon, delta, get_accountant(accountant))
+    cost_of = _RunCost(epsilon, delta, get_accountant(accountant))
     check_share("probability", probability)
     check_positive("noise_multiplier", noise_multiplier)
 
     def find(cost: Cost, start: int) -> int:
         return most_within(lambda steps: cost(probability, noise_multiplier, steps), epsilon, max(1, start))
 
-    most = find(ask, _first_guess(ask, find, 1))
+    most = find(cost_of, _first_guess(cost_of, find, 1))
     if most == 0:
         raise InputError(f"epsilon {epsilon:g} does not pay for a single step; add noise or lower the probability")
-    return ask.answer(probability, noise_multiplier, most)
+    return cost_of.calibration(probability, noise_multiplier, most)
 
 
-def _first_guess(ask: "_Question", find: Callable[[Cost, _Value], _Value], start: _Value) -> _Value:
+def _first_guess(cost_of: "_RunCost", find: Callable[[Cost, _Value], _Value], start: _Value) -> _Value:
     """Where to begin: at the central limit's answer, which is no bound but near, and found in a millisecond."""
-    return find(replace(ask, accountant=GDPAccountant()), start)
+    return find(replace(cost_of, accountant=GDPAccountant()), start)
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _RunCost:
     """epsilon of a homogeneous run, as one accountant sees it."""
 
     epsilon: float
@@ -118,6 +118,6 @@ class _Question:
         except RefusedError:
             return math.inf  # no number is certified there, so it does not meet the target
 
-    def answer(self, probability: float, noise_multiplier: float, steps: int) -> Calibration:
+    def calibration(self, probability: float, noise_multiplier: float, steps: int) -> Calibration:
         cost = self(probability, noise_multiplier, steps)
         return Calibration(noise_multiplier, probability, steps, cost, self.delta, self.accountant.name)

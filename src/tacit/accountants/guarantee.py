@@ -120,7 +120,7 @@ def refuse_event(accountant: str, event: SamplingEvent) -> RefusedError:
 
 
 def refuse_adaptive(accountant: str, ledger: Ledger) -> None:
-    """Composing privacy losses needs events that were fixed beforehand (failure-modes.md, F13)."""
+    """Composing privacy losses needs events that were fixed beforehand, not chosen after a look at outputs."""
     if ledger.header.schedule == "adaptive":
         raise RefusedError(f"{accountant} does not hold for an adaptive schedule; rdp states it as a Renyi filter")
 

@@ -7,9 +7,9 @@ from tacit.errors import InputError
 
 _RELATIVE = 1e-7  # how close to the best value, or its cost to the target, the answer is
 _SMALLEST, _LARGEST = 1e-3, 1e9
-_MOST = 10**12
+_MOST_STEPS = 10**12
 _ROUNDINGS = 2e-15  # relative: how close a root is
-_NONE = 1e-304  # of a target: less counts as this
+_SMALLEST_SHARE = 1e-304  # of a target: less counts as this
 
 
 def smallest_within(cost: Callable[[float], float], target: float, name: str, start: float) -> float:
@@ -72,7 +72,7 @@ def most_within(cost: Callable[[int], float], target: float, start: int = 1) -> 
         gap_low = _gap(cost(low), target)
     while gap_high <= 0:
         low, gap_low, high, reach = high, gap_high, high + reach, 3 * reach
-        if high > _MOST:
+        if high > _MOST_STEPS:
             return low
         gap_high = _gap(cost(high), target)
     return _close(cost, target, (low, gap_low), (high, gap_high))
@@ -103,14 +103,17 @@ def crossing(
     The curve is the exponential of something smooth, so the false position in its logarithm goes fast; the step is
     kept off the ends so that both of them close in.
     """
-    at_low, at_high = math.log(max(_NONE, curve(low) / target)), min(math.log(max(_NONE, curve(high) / target)), 0.0)
+    at_low, at_high = (
+        math.log(max(_SMALLEST_SHARE, curve(low) / target)),
+        min(math.log(max(_SMALLEST_SHARE, curve(high) / target)), 0.0),
+    )
     for turn in range(200):
         if high - low <= max(width, 4e-16 * high):
             break
         share = at_low / (at_low - at_high) if turn % 4 != 3 and at_high < 0 else 0.5
         gap = 0.4 * width / (high - low)
         middle = low + (high - low) * min(max(share, min(gap, 0.5)), max(1 - gap, 0.5))
-        value = math.log(max(_NONE, curve(middle) / target))
+        value = math.log(max(_SMALLEST_SHARE, curve(middle) / target))
         if value > 0:
             low, at_low, at_high = middle, value, at_high / 2
         else:
@@ -141,7 +144,7 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
             earlier, at_earlier, far, at_far = far, at_far, last, at_last
         last, at_last = middle, at_middle
         best, at_best = (last, at_last) if abs(at_last) < abs(at_far) else (far, at_far)
-        least = (_ROUNDINGS * abs(best) + _NONE) / abs(far - last)
+        least = (_ROUNDINGS * abs(best) + _SMALLEST_SHARE) / abs(far - last)
         if least > 0.5 or at_best == 0:
             return best
         x, y = (last - far) / (earlier - far), (at_last - at_far) / (at_earlier - at_far)

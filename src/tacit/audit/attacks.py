@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta, binom
 from torch import Tensor, nn
 
+from tacit.accountants.search import root
 from tacit.audit.canary import CONFIDENCE, claimed_epsilon, loudness
 from tacit.audit.finding import Finding, turns_errors_into_findings
 from tacit.audit.recount import descent
@@ -35,6 +36,7 @@ from tacit.training import DataSource, TrainingPlan, train
 
 WEAK = ("finds gross faults only: a run tells much less than its worst case",)
 _GUESSES = 0.1  # of the canaries, on either side
+_LARGEST = 20.0  # epsilon that guesses may show
 _SIZE, _STEPS, _RATE, _MULTIPLIER = 20, 20, 0.5, 1.0
 
 
@@ -72,19 +74,19 @@ def right_guesses(scores: torch.Tensor, inside: NDArray[np.bool_], each: int) ->
 
 
 def lowest_epsilon(canaries: int, guesses: int, right: int, delta: float, doubt: float) -> float:
-    """The largest epsilon under which so many right guesses have at most probability ``doubt``; by bisection.
+    """The largest epsilon under which so many right guesses have at most probability ``doubt``; 20 at most.
 
     Example:
         >>> round(lowest_epsilon(100, 100, 100, 0.0, 0.05), 3)
         3.493
     """
-    low, high = 0.0, 20.0
-    if _at_most(canaries, guesses, right, 0.0, delta) > doubt:
+
+    def too_likely(epsilon: float) -> float:
+        return _at_most(canaries, guesses, right, epsilon, delta) - doubt
+
+    if too_likely(0.0) > 0:
         return 0.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _at_most(canaries, guesses, right, middle, delta) <= doubt else (low, middle)
-    return low
+    return root(too_likely, 0.0, _LARGEST) if too_likely(_LARGEST) > 0 else _LARGEST
 
 
 def _at_most(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:

@@ -9,10 +9,11 @@ from tacit.audit.canary import check_canary, claimed_ledger
 from tacit.audit.engine.check import check_engine
 from tacit.audit.finding import Effort, Finding
 from tacit.audit.formulas import check_formulas
+from tacit.audit.neighbours import few_cases
 from tacit.audit.noise.check import check_noise
 from tacit.audit.records import check_records
 from tacit.audit.recount import check_recount
-from tacit.audit.replay import check_replay, few_cases
+from tacit.audit.replay import check_replay
 from tacit.audit.sampler import check_sampler
 from tacit.audit.subject import Subject, subject_of, vector_names
 from tacit.ledger import Ledger, PosteriorSample, SamplingEvent, ShuffledStep, Tuned, ledger_path, read_ledger

@@ -42,7 +42,7 @@ LOUD = 1000.0  # times the clip norm
 CONFIDENCE = 0.999
 _CANARIES, _MOST_CANARIES, _DRAWN = 200, 2000, 10  # more of them where few are drawn
 _MOST_NUMBERS = 40_000_000
-_MOST = 10.0  # a leak beyond that is counted as this: broken enough, and accountants need not go to extremes
+_LARGEST_LEAK = 10.0  # a leak beyond that is counted as this: broken enough, and accountants need not go to extremes
 ASSUMPTIONS = (
     "Gaussian outputs: a score is normal with the measured shift and noise, and steps are independent",
     "all units are treated alike, so that their scores may be pooled",
@@ -239,7 +239,7 @@ def _leaking_sample(event: PoissonSample, leak: Leak) -> PoissonSample:
 
 
 def _leaking_queries(queries: tuple[GaussianSumQuery, ...], leak: Leak) -> tuple[GaussianSumQuery, ...]:
-    factor = min(max(leak.shift_over_noise, 1e-6), _MOST)
+    factor = min(max(leak.shift_over_noise, 1e-6), _LARGEST_LEAK)
     return tuple(replace(query, noise_stddev=query.noise_stddev / factor) for query in queries)
 
 

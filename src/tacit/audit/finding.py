@@ -94,7 +94,7 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}{where}" if said else f"{type(error).__name__}{where}"
 
 
-def raise_if_of_the_machine(error: BaseException) -> None:
+def raise_machine_errors(error: BaseException) -> None:
     """A full disk or a lack of memory is nobody's broken promise, also behind an error of our own that tells of it."""
     cause: BaseException | None = error
     while cause is not None:
@@ -114,7 +114,7 @@ def turns_errors_into_findings(
             try:
                 return run(*args, **kwargs)
             except Exception as error:
-                raise_if_of_the_machine(error)
+                raise_machine_errors(error)
                 sentence = f"the engine failed where it must work: {described(error)}"
                 return Finding(check, "stopped by an error", 0, (sentence,), "stopped by an error")
 

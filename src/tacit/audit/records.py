@@ -9,7 +9,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from tacit.accountants import Budget, Guarantee, best_bound, guarantees
-from tacit.audit.finding import Finding, raise_if_of_the_machine
+from tacit.audit.finding import Finding, raise_machine_errors
 from tacit.errors import InputError, LedgerError
 from tacit.ledger import Head, Ledger, ledger_path, read_ledger, verify_ledger
 
@@ -110,7 +110,7 @@ def _continues(ledger: Path, file: Path, head: Head) -> list[str]:
     try:
         verify_ledger(ledger, since=head)
     except LedgerError as error:
-        raise_if_of_the_machine(error)
+        raise_machine_errors(error)
         return [f"{file.name} was made under a ledger that this one does not continue: {error}"]
     return []
 

@@ -20,9 +20,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tacit.audit.finding import Finding, described, raise_if_of_the_machine, turns_errors_into_findings
+from tacit.audit.finding import Finding, described, raise_machine_errors, turns_errors_into_findings
+from tacit.audit.neighbours import CLIPPING, Case
 from tacit.audit.records import checkpoint_head
-from tacit.audit.replay import CLIPPING, Case, classify, outgoing
+from tacit.audit.replay import classify, run_output
 from tacit.audit.sampler import recorded_rate
 from tacit.errors import LedgerError
 from tacit.ledger import GaussianSumQuery, Ledger, PoissonSample, merged_noise_multiplier, read_ledger, verify_ledger
@@ -50,7 +51,7 @@ def check_recount(policies: Sequence[SamplingPolicy] | None = None) -> Finding:
             try:
                 count(policy, found)
             except Exception as error:
-                raise_if_of_the_machine(error)
+                raise_machine_errors(error)
                 found.broke.append(f"a run that must go through stopped: {described(error)}")
             releases += found.releases
             broke += [f"{sentence} ({kind})" for sentence in found.broke]
@@ -183,7 +184,7 @@ def _checkpoint_facts(saved: Path, path: Path, source: Randomness) -> list[str]:
     try:
         verify_ledger(path, since=checkpoint_head(saved))
     except LedgerError as error:
-        raise_if_of_the_machine(error)
+        raise_machine_errors(error)
         broke.append("a checkpoint's head is no prefix of the ledger")
     return broke
 
@@ -192,7 +193,7 @@ def _facts(clipping: Clipping, unit: UnitOfPrivacy) -> list[str]:
     """The event must carry the declared multiplier, whatever the groups and the unit."""
     policy = SAMPLING_POLICIES["poisson"]
     case = Case(policy, clipping, [1.0] * 4, unit=unit)
-    run = outgoing(case, case.data())
+    run = run_output(case, case.data())
     if run.stopped or not run.queries:
         return [f"a run that must go through stopped: {run.stopped} ({type(clipping).__name__})"]
     found, broke = merged_noise_multiplier(run.queries), []

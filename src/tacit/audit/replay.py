@@ -6,13 +6,12 @@ for: in every group by its sensitivity, and in all groups together by 1/z in uni
 
 import contextlib
 import io
-import itertools
 import logging
 import math
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,56 +19,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from tacit.audit.finding import Finding, described, raise_if_of_the_machine, turns_errors_into_findings
+from tacit.audit.finding import Finding, described, raise_machine_errors, turns_errors_into_findings
+from tacit.audit.neighbours import Case, every_case
 from tacit.errors import TacitError
 from tacit.ledger import GaussianSumQuery, read_ledger
 from tacit.losses import ModelLosses
-from tacit.mechanisms import AdaptiveClip, ClipGroups, ClipLayers, Clipping, ClipRecords, GaussianNoise, VectorGroup
+from tacit.mechanisms import AdaptiveClip, ClipGroups, Clipping, GaussianNoise
 from tacit.randomness import Randomness
-from tacit.sampling import (
-    RECORDS,
-    BallsInBinsSampling,
-    FixedSizeSampling,
-    Microbatches,
-    PoissonSampling,
-    SamplingPolicy,
-    UnitOfPrivacy,
-    Users,
-)
+from tacit.sampling import Microbatches
 from tacit.training import DataSource, PrivateSum, TrainingPlan
 
-STEPS, SIZE, CHUNK, CLIP = 2, 6, 4, 0.8
+STEPS, CHUNK = 2, 4
 ROOM = 1e-9  # relative room for rounding in the comparison itself
-
-SAMPLING: dict[str, SamplingPolicy] = {
-    "poisson": PoissonSampling(probability=0.5, expected_size=3),
-    "full batch": PoissonSampling(probability=1.0, expected_size=6),
-    "nobody": PoissonSampling(probability=1e-15, expected_size=3),
-    "balls in bins": BallsInBinsSampling(bins=2, expected_size=3),
-    "fixed size": FixedSizeSampling(size=4, population=SIZE),
-}
-_NAMES = ("0.weight", "0.bias", "2.weight", "2.bias")
-CLIPPING: dict[str, Clipping] = {
-    "clip": ClipRecords(CLIP),
-    "normalise": ClipRecords(CLIP, rule="normalise"),
-    "layers": ClipLayers(CLIP),
-    "adaptive": AdaptiveClip(CLIP),
-    "joint": ClipGroups(
-        (VectorGroup(("0.weight", "0.bias", "2.weight", "2.bias"), CLIP, scales=(1.0, 1.0, 2.0, 4.0)),)
-    ),
-}
-UNITS: dict[str, tuple[UnitOfPrivacy, int]] = {  # and the rows of one that is added
-    "user": (Users(), 2),
-    "microbatch": (Microbatches(2), 2),
-    "record of a microbatch": (Microbatches(2, protect="record"), 1),
-}
-HOSTILE = (math.nan, math.inf, -math.inf, 3e38, -3e38, 1e-45, 0.0, 1e4, 1.0)
-LABELS = (0, 1, -1, 2, 99, -100)
-SCALES = (1.0, 1e-3, 1e6)
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class RunOutput:
     """All that leaves a run: the bytes of its files, what it printed, and its releases."""
 
     files: dict[str, bytes]
@@ -81,49 +46,12 @@ class Outgoing:
     stopped: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One pair of neighbours."""
-
-    sampling: SamplingPolicy
-    clipping: Clipping
-    record: Sequence[float]
-    label: int = 0
-    scale: float = 1.0
-    unit: UnitOfPrivacy = RECORDS
-    rows: int = 1  # that the unit brings along
-    views: int | None = None
-    as_items: bool = field(default=False)  # a map-style data set in place of tensors
-
-    def data(self) -> tuple[Tensor, Tensor]:
-        generator = torch.Generator().manual_seed(2)
-        inputs = torch.randn(SIZE, 4, generator=generator) * self.scale
-        labels = torch.randint(0, 2, (SIZE,), generator=generator)
-        alone = (
-            self.unit == UNITS["record of a microbatch"][0]
-        )  # one microbatch is not full, so that the added record has a companion
-        return (inputs[:-1], labels[:-1]) if alone else (inputs, labels)
-
-    def neighbour(self) -> tuple[Tensor, Tensor]:
-        """One unit more, or the last one replaced where the number of units is public."""
-        inputs, labels = self.data()
-        if self.sampling.neighbours == "replace_one":
-            inputs, labels = inputs[: -self.rows], labels[: -self.rows]
-        more = torch.tensor([list(self.record)] * self.rows, dtype=torch.float32)
-        return torch.cat([inputs, more]), torch.cat([labels, torch.full((self.rows,), self.label)])
-
-    @property
-    def moves(self) -> float:
-        """How many contributions one unit can change: two if it is replaced."""
-        return 2.0 if self.sampling.neighbours == "replace_one" else 1.0
-
-
 @turns_errors_into_findings("replay")
 def check_replay(cases: Sequence[Case] | None = None) -> Finding:
     """Replay every case; anything that differs by more than what was charged for is reported."""
     cases = every_case() if cases is None else cases
     broke: dict[str, int] = {}
-    known: dict[str, Outgoing] = {}
+    known: dict[str, RunOutput] = {}
     most = 0.0
     for case in cases:
         found, share = compare(case, known)
@@ -135,58 +63,13 @@ def check_replay(cases: Sequence[Case] | None = None) -> Finding:
     return Finding("replay", "neighbours, each with one hostile record more", len(cases), sentences, moved)
 
 
-def every_case() -> list[Case]:
-    """Each policy, rule and unit, with the hostile values dealt out over them."""
-    values = itertools.cycle(itertools.product(HOSTILE, LABELS[:4], SCALES))
-    pairs = itertools.product(SAMPLING.values(), CLIPPING.values())
-    cases = [Case(sampling, clipping, *_dealt(values)) for sampling, clipping in pairs]
-    poisson, full = SAMPLING["poisson"], SAMPLING["full batch"]
-    for unit, rows in UNITS.values():
-        for sampling in (poisson, full):
-            cases.append(Case(sampling, CLIPPING["clip"], *_dealt(values), unit=unit, rows=rows))
-            cases.append(Case(sampling, CLIPPING["clip"], [50.0, -20.0, 3.0, 9.0], unit=unit, rows=rows))
-    cases += [against_a_companion(full), against_a_companion(poisson)]
-    cases += [Case(full, CLIPPING["clip"], [value] * 4) for value in HOSTILE]
-    cases += [Case(full, CLIPPING["clip"], [100.0] * 4, label) for label in LABELS]
-    cases += [
-        Case(poisson, rule, [100.0, -3.0, 7.0, 1.0], 1, views=2) for rule in (CLIPPING["clip"], CLIPPING["layers"])
-    ]
-    cases += [Case(sampling, CLIPPING["clip"], [100.0] * 4, as_items=True) for sampling in (poisson, full)]
-    return cases
-
-
-def against_a_companion(sampling: SamplingPolicy) -> Case:
-    """A record that turns its microbatch's mean around: twice the clip norm, the most that it can do."""
-    unit = UNITS["record of a microbatch"][0]
-    case = Case(sampling, CLIPPING["clip"], [0.0] * 4, scale=3.0, unit=unit)
-    inputs, labels = case.data()
-    return replace(case, record=(-2.5 * inputs[-1]).tolist(), label=int(labels[-1]))
-
-
-def few_cases() -> list[Case]:
-    """A hundredth of a second each: enough to see most of what replays see."""
-    poisson, full = SAMPLING["poisson"], SAMPLING["full batch"]
-    return [
-        Case(poisson, CLIPPING["clip"], [1e4, 1.0, -2.0, 30.0], 1, scale=1e6),
-        Case(full, CLIPPING["clip"], [3.0, -2.0, 1.0, 5.0], 0),
-        Case(full, CLIPPING["layers"], [math.nan, 1.0, -2.0, 30.0], 0),
-        Case(full, CLIPPING["normalise"], [3e38, 1.0, -2.0, 30.0], 1),
-        Case(full, CLIPPING["clip"], [50.0, -20.0, 3.0, 9.0], unit=Users(), rows=2),
-    ]
-
-
-def _dealt(values: Iterator[tuple[float, int, float]]) -> tuple[list[float], int, float]:
-    value, label, scale = next(values)
-    return [value, 1.0, -2.0, 30.0], label, scale
-
-
-def compare(case: Case, known: dict[str, Outgoing] | None = None) -> tuple[list[str], float]:
+def compare(case: Case, known: dict[str, RunOutput] | None = None) -> tuple[list[str], float]:
     """What differs that must not, and how far a release moved as a share of what was charged for."""
     key = repr((case.sampling, case.clipping, case.scale, case.unit, case.views, case.as_items))
     known = {} if known is None else known
     if key not in known:
-        known[key] = outgoing(case, case.data())
-    one, other = known[key], outgoing(case, case.neighbour())
+        known[key] = run_output(case, case.data())
+    one, other = known[key], run_output(case, case.neighbour())
     broke = []
     for name in sorted(one.files.keys() | other.files.keys()):
         if one.files.get(name) != other.files.get(name):
@@ -216,7 +99,7 @@ def compare(case: Case, known: dict[str, Outgoing] | None = None) -> tuple[list[
     return broke, share
 
 
-def moved_share(one: Mapping[str, Tensor], other: Mapping[str, Tensor], run: Outgoing, case: Case) -> float:
+def moved_share(one: Mapping[str, Tensor], other: Mapping[str, Tensor], run: RunOutput, case: Case) -> float:
     """How far a release moved, as a share of what was charged for one unit."""
     norm = case.clipping.initial if isinstance(case.clipping, AdaptiveClip) else 1.0
     scales = _scales(case.clipping)
@@ -248,7 +131,7 @@ def _scales(clipping: Clipping) -> dict[str, float]:
     return {n: s for group in clipping.vector_groups for n, s in zip(group.names, group.scales or (), strict=False)}
 
 
-def outgoing(case: Case, data: tuple[Tensor, Tensor]) -> Outgoing:
+def run_output(case: Case, data: tuple[Tensor, Tensor]) -> RunOutput:
     """Run the real engine with seeded randomness on public parameters, and keep everything that leaves it."""
     said = io.StringIO()
     handler = logging.StreamHandler(said)
@@ -268,7 +151,7 @@ def outgoing(case: Case, data: tuple[Tensor, Tensor]) -> Outgoing:
     finally:
         logging.getLogger().removeHandler(handler)
     words = said.getvalue() + "".join(str(one.message) for one in warned)
-    return Outgoing(files, words, released, queries, case.sampling.denominator, drawn, stopped)
+    return RunOutput(files, words, released, queries, case.sampling.denominator, drawn, stopped)
 
 
 def _release(
@@ -289,7 +172,7 @@ def _release(
             drawn.append(sample.units.tolist())
             released.append(engine.release(sample, losses.params))
     except Exception as error:
-        raise_if_of_the_machine(error)
+        raise_machine_errors(error)
         said = f"{type(error).__name__}: {error}" if isinstance(error, TacitError) else described(error)
         return released, drawn, said
     finally:

@@ -18,8 +18,8 @@ from tacit.sampling import SamplingPolicy
 Taken = NDArray[np.bool_]  # [steps, units]
 
 _LAGS = (1, 2, 3)
-_FEW, _ENOUGH = 4, 300
-_MANY = 2000  # coincidences from which on a normal score is as good as counting
+_FEW_UNITS, _LEAST_DRAWN = 4, 300
+_NORMAL_FROM = 2000  # coincidences from which on a normal score is as good as counting
 _QUERY = (GaussianSumQuery(1.0, 1.0),)
 
 
@@ -35,9 +35,11 @@ def check_sampler(policies: Sequence[SamplingPolicy], decisions: int = 4_000_000
         trials += [replace(one, name=f"{one.name} ({name})") for one in sampling_trials(policy, taken)]
         broke += [f"{sentence} ({name})" for sentence in _exact_facts(policy, taken)]
         few_decisions = decisions // len(policies) // 10
-        if policy.neighbours == "add_remove" and few_decisions * rate > _ENOUGH:
-            few = draw_units(policy, _FEW, few_decisions)  # few units: samples are often empty, and must stay so
-            trials += [replace(one, name=f"{one.name} ({name}, {_FEW} units)") for one in sampling_trials(policy, few)]
+        if policy.neighbours == "add_remove" and few_decisions * rate > _LEAST_DRAWN:
+            few = draw_units(policy, _FEW_UNITS, few_decisions)  # few units: samples are often empty, and must stay so
+            trials += [
+                replace(one, name=f"{one.name} ({name}, {_FEW_UNITS} units)") for one in sampling_trials(policy, few)
+            ]
         broke += [f"{sentence} ({name})" for sentence in _others_stay(policy, units_of(policy, units))]
         measured.append(f"{name} {taken.mean() / rate:.4f}")
     return Finding(
@@ -130,7 +132,7 @@ def _products(name: str, one: Taken, other: Taken, q: float) -> Trial:
     """Do two decisions that should be independent coincide too often, or too rarely?"""
     both, expected = int((one & other).sum()), one.size * q * q
     found = f"{both} coincidences, {expected:.0f} expected"
-    if expected < _MANY:  # pairs that share a decision make the count vary by 1 + 2q more than a binomial one
+    if expected < _NORMAL_FROM:  # pairs that share a decision make the count vary by 1 + 2q more than a binomial one
         return Trial(name, float(_binomial(both, one.size, q * q)) ** (1 / (1 + 2 * q)), found)
     z = (both - q * (float(one.sum()) + float(other.sum())) + expected) / (q * (1 - q) * math.sqrt(one.size))
     return Trial(name, two_sided(z), found)

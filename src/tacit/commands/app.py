@@ -59,7 +59,7 @@ All commands: tacit --help. One of them: tacit train --help. Completion in your 
 """
 
 
-class _LoadedOnUse(TyperGroup):
+class _LazyCommands(TyperGroup):
     """The commands by name, each loaded when it is asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -81,7 +81,7 @@ class _LoadedOnUse(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_LoadedOnUse,
+    cls=_LazyCommands,
     name="tacit",
     help="Private, Bayesian, uncertainty-aware training, and what it cost.",
     no_args_is_help=True,
@@ -109,7 +109,7 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        _print_anything(stream)
+        _escape_what_cannot_be_encoded(stream)
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
@@ -128,12 +128,12 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if "--debug" in takewhile(lambda word: word.startswith("-"), arguments):
             traceback.print_exc()
-        code, message = _judged(error)
+        code, message = _exit_code_and_message(error)
         typer.echo("tacit: " + _one_line(message), err=True)
         return code
 
 
-def _judged(error: Exception) -> tuple[int, str]:
+def _exit_code_and_message(error: Exception) -> tuple[int, str]:
     """The exit code, and what a person can do about it."""
     match error:
         case TacitError():
@@ -154,7 +154,7 @@ def _one_line(message: str) -> str:
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(message.split()))
 
 
-def _print_anything(stream: TextIO) -> None:
+def _escape_what_cannot_be_encoded(stream: TextIO) -> None:
     """A name that the terminal's encoding lacks is no reason to end."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="backslashreplace")

@@ -8,7 +8,7 @@ import typer
 from tacit.accountants import Guarantee, check_delta
 from tacit.accountants.gaussian import gaussian_mu
 from tacit.errors import InputError, check_positive
-from tacit.reports.text import percent_up, small
+from tacit.reports.text import in_full, percent_up
 from tacit.reports.words import delta_in_words, epsilon_in_words
 
 
@@ -39,7 +39,7 @@ def _of_epsilon(stated: Guarantee) -> str:
     at_most = 1 - (1 - delta) / (1 + math.exp(epsilon))  # of any mechanism: the trade-off of (epsilon, delta)
     return "\n\n".join(
         (
-            f"Epsilon {epsilon:g}, at delta {small(delta)}.",
+            f"Epsilon {epsilon:g}, at delta {in_full(delta)}.",
             epsilon_in_words(stated),
             "As a bet: somebody knows everything but whether you took part, and thinks it as likely as not. Having "
             f"seen all that was released, they guess right at most {percent_up(by_noise)} of the time if it was made "

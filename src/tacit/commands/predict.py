@@ -59,7 +59,7 @@ def write_columns(columns: dict[str, Any], path: Path) -> None:
 def _write_text(columns: dict[str, Any], file: io.BytesIO, delimiter: str) -> None:
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter)
-    writer.writerow([_inert(name) for name in columns])
+    writer.writerow([_not_a_formula(name) for name in columns])
     writer.writerows(zip(*(_cells(values) for values in columns.values()), strict=True))
     file.write(text.getvalue().encode())
 
@@ -78,9 +78,9 @@ def _storable(values: Any) -> Any:
 
 
 def _cells(values: Any) -> list[str]:
-    return [_inert(value) if isinstance(value, str) else f"{value:.6g}" for value in values.tolist()]
+    return [_not_a_formula(value) if isinstance(value, str) else f"{value:.6g}" for value in values.tolist()]
 
 
-def _inert(text: str) -> str:
+def _not_a_formula(text: str) -> str:
     """A text that a spreadsheet would run as a formula is marked as text."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

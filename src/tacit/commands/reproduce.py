@@ -38,12 +38,12 @@ def reproduce(
     works = []
     for one in wanted:
         folder = place if out is not None and len(wanted) == 1 else place / one.key
-        works.append(Work(one, folder, seed, quick, tuple(only or ()), resume, on_row=None if json else _tell))
+        works.append(Work(one, folder, seed, quick, tuple(only or ()), resume, on_row=None if json else _print_row))
         _make(works[-1], quiet=json)
     if json:
         made = [{"item": w.item.key, "results": [row.to_json() for row in w.results], "notes": w.notes} for w in works]
         print_json(made[0] if len(made) == 1 else {"items": made})
-    return 1 if any(_wrong(work) for work in works) else 0
+    return 1 if any(_is_unexpected(work) for work in works) else 0
 
 
 def _make(work: Work, *, quiet: bool) -> None:
@@ -56,12 +56,12 @@ def _make(work: Work, *, quiet: bool) -> None:
         _print(work)
 
 
-def _tell(row: str, value: float) -> None:
+def _print_row(row: str, value: float) -> None:
     """So that whoever waits for an hour sees what there is."""
     console.print(f"  {row}: {value:.4g}", style="dim", highlight=False)
 
 
-def _wrong(work: Work) -> bool:
+def _is_unexpected(work: Work) -> bool:
     return bool(work.missing) or any(result.verdict is Verdict.NOT_AS_EXPECTED for result in work.results)
 
 

@@ -39,7 +39,7 @@ def schema(
     if target is not None:
         table.column(target)
     if epsilon is not None and run is not None:
-        found = _asked(table, data, target, epsilon, delta, run)
+        found = _draft_from_questions(table, data, target, epsilon, delta, run)
     else:
         found = _draft(table, data, from_values, public, target)
     text = schema_text(found)
@@ -47,7 +47,7 @@ def schema(
         typer.echo(text, nl=False)
         return
     write_new_file(out, text.encode())
-    console.print(_next(out, from_values, public, run), highlight=False, soft_wrap=True)
+    console.print(_what_to_do_next(out, from_values, public, run), highlight=False, soft_wrap=True)
 
 
 def _draft(table: Table, data: Path, from_values: bool, public: Path | None, target: str | None) -> Schema:
@@ -58,7 +58,9 @@ def _draft(table: Table, data: Path, from_values: bool, public: Path | None, tar
     return draft_schema(table, data.stem).with_facts(target=target)
 
 
-def _asked(table: Table, data: Path, target: str | None, epsilon: float, delta: float | None, run: Path) -> Schema:
+def _draft_from_questions(
+    table: Table, data: Path, target: str | None, epsilon: float, delta: float | None, run: Path
+) -> Schema:
     from tacit.queries.drafts import OpenTable, ask_draft
     from tacit.queries.questions import DELTA
     from tacit.runs import RunFolder
@@ -67,7 +69,7 @@ def _asked(table: Table, data: Path, target: str | None, epsilon: float, delta: 
     return ask_draft(asked, table, RunFolder(run))
 
 
-def _next(out: Path, from_values: bool, public: Path | None, run: Path | None = None) -> str:
+def _what_to_do_next(out: Path, from_values: bool, public: Path | None, run: Path | None = None) -> str:
     if run is not None:
         return f"{out}: asked of the table, and charged to the ledger in {run}. Look at the kinds; ignore ids."
     if from_values:

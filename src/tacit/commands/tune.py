@@ -13,7 +13,7 @@ from tacit.commands.train.outcome import say_outcome, warn
 from tacit.commands.train.request import Request, check_public, interrupted_run, new_run, share_of
 from tacit.errors import InputError
 from tacit.runs import RunFacts, RunFolder
-from tacit.runs.search_plan import search_plan
+from tacit.runs.search.plan import search_plan
 from tacit.tables import Method, Search, read_table
 from tacit.tables.files import to_number
 

@@ -21,7 +21,7 @@ _FILE = Original(
     ("https://archive.ics.uci.edu/ml/machine-learning-databases/abalone/abalone.data",),
 )
 _SEXES = ("M", "F", "I")
-_MOST = (1.0, 1.0, 0.5, 3.0, 1.5, 1.0, 1.5)  # lengths and weights, in the file's units of 200 mm and 200 g
+_LARGEST = (1.0, 1.0, 0.5, 3.0, 1.5, 1.0, 1.5)  # lengths and weights, in the file's units of 200 mm and 200 g
 _TRAIN = 3_133  # the split that abalone.names reports results for; the other 1,044 rows test
 
 
@@ -44,9 +44,9 @@ def parse_table(text: str) -> tuple[Tensor, Tensor]:
         sexes = np.array([[row[0] == sex for sex in _SEXES] for row in rows], dtype=float)
     except ValueError as error:
         raise InputError(f"the table of abalones holds what is not a number: {error}") from error
-    if numbers.ndim != 2 or numbers.shape[1] != len(_MOST) + 1 or not np.isfinite(numbers).all():
+    if numbers.ndim != 2 or numbers.shape[1] != len(_LARGEST) + 1 or not np.isfinite(numbers).all():
         raise InputError("the table of abalones needs a sex and eight numbers in every row")
-    scaled = 2 * np.clip(numbers[:, :-1] / np.asarray(_MOST), 0, 1) - 1
+    scaled = 2 * np.clip(numbers[:, :-1] / np.asarray(_LARGEST), 0, 1) - 1
     inputs = np.concatenate([np.ones((len(rows), 1)), sexes, scaled], axis=1)
     inputs /= np.linalg.norm(inputs, axis=1, keepdims=True)
     return torch.from_numpy(inputs.astype(np.float32)), torch.from_numpy(numbers[:, -1].astype(np.float32))

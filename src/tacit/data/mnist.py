@@ -39,7 +39,7 @@ _PLACES = {
     ),
     "fashion-mnist": ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
 }
-_MOST = 1 << 26  # bytes of a file once unpacked; the largest has 47 million
+_LARGEST_FILE = 1 << 26  # bytes of a file once unpacked; the largest has 47 million
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _load(name: str, folder: str | Path | None, download: bool) -> ImageData:
     arrays = []
     for file, digest in zip(_FILES, _SHA256[name], strict=True):
         original = Original(file, digest, urls=tuple(url + file for url in _PLACES[name]))
-        arrays.append(read_idx(gunzip(original.read(place, download), _MOST, file), file))
+        arrays.append(read_idx(gunzip(original.read(place, download), _LARGEST_FILE, file), file))
     return ImageData(*(torch.from_numpy(array if array.ndim == 1 else array[:, None]) for array in arrays))
 
 

@@ -95,7 +95,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         if len(self.classes_) < 2:
             raise InputError(f"a classifier needs two classes or more, found one class: {self.classes_.tolist()}")
         place = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        words = _words(self.classes_)
+        words = _class_names(self.classes_)
         known = np.where(self.classes_[place] == y, place, len(words))
         target, weights = Category(TARGET, words), self._class_weights(words)
         self._fit(rows, np.array([*words, ""], dtype=object)[known], target, taken, sample_weight, weights)
@@ -117,7 +117,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Probabilities of ``classes_``, averaged over the posterior."""
-        mean = self._said(X).mean.double().numpy()
+        mean = self._prediction(X).mean.double().numpy()
         return np.asarray(mean / mean.sum(1, keepdims=True))
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -132,15 +132,15 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
     def uncertainty(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Entropy of each prediction, and its part that is about the weights (mutual information), in nats."""
-        said = self._said(X)
-        return said.entropy.double().numpy(), said.mutual_information.double().numpy()
+        found = self._prediction(X)
+        return found.entropy.double().numpy(), found.mutual_information.double().numpy()
 
-    def _said(self, X: ArrayLike) -> Prediction:
+    def _prediction(self, X: ArrayLike) -> Prediction:
         check_is_fitted(self)
         return self._predictor.classes(self._inputs(X))
 
 
-def _words(classes: NDArray[Any]) -> tuple[str, ...]:
+def _class_names(classes: NDArray[Any]) -> tuple[str, ...]:
     """The classes as a table would write them; their numbers if one would be taken for a missing value."""
     words = [number_text(float(name)) if classes.dtype.kind == "f" else str(name) for name in classes.tolist()]
     usable = len(set(words)) == len(words) and not MISSING.intersection(word.lower() for word in words)

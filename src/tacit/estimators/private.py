@@ -38,7 +38,7 @@ _TRANSFORMED = (
 _ARGUMENTS = {"bounds": "bounds", "classes": "classes", "target bounds": "target_bounds",
               "number of records": "n_records", "largest sample weight": "sample_weight_bound"}  # fmt: skip
 _fits_without_a_ledger = count(1)
-_told: set[tuple[str, ...]] = set()  # what has been warned of
+_warned_of: set[tuple[str, ...]] = set()  # what has been warned of
 
 
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
@@ -203,7 +203,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
 def _warn_of(taken: list[str]) -> None:
     """Once in a process, at the line that called ``fit``; where warnings are errors, every time."""
-    if tuple(taken) in _told:
+    if tuple(taken) in _warned_of:
         return
     warnings.warn(
         f"{', '.join(taken)}: not declared, so read off the private data, which epsilon does not cover; declare "
@@ -211,7 +211,7 @@ def _warn_of(taken: list[str]) -> None:
         UndeclaredWarning,
         stacklevel=4,
     )
-    _told.add(tuple(taken))
+    _warned_of.add(tuple(taken))
 
 
 def both_bounds(name: str, bounds: Any, size: int) -> tuple[Floats, Floats]:

@@ -80,15 +80,15 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
         """The mean of each record and, if asked for, the standard deviation of the whole prediction."""
-        said = self._said(X)
-        mean = said.mean.numpy()
-        return (mean, said.stddev.numpy()) if return_std else mean
+        found = self._prediction(X)
+        mean = found.mean.numpy()
+        return (mean, found.stddev.numpy()) if return_std else mean
 
     def predict_interval(self, X: ArrayLike) -> tuple[Floats, Floats]:
         """The bounds between which 95 % of the probability lies."""
-        low, high = self._said(X).interval
+        low, high = self._prediction(X).interval
         return low.numpy(), high.numpy()
 
-    def _said(self, X: ArrayLike) -> RegressionPrediction:
+    def _prediction(self, X: ArrayLike) -> RegressionPrediction:
         check_is_fitted(self)
         return self._predictor.numbers(self._inputs(X))

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InputError
 
-_ENOUGH = 10
+_LEAST_RECORDS = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,8 +54,8 @@ def leakage_check(members: ArrayLike, held_out: ArrayLike) -> LeakageCheck:
     except (TypeError, ValueError) as error:
         raise InputError(f"members and held_out must be numbers: {error}") from error
     for name, values in (("members", one), ("held_out", other)):
-        if len(values) < _ENOUGH or not np.isfinite(values).all():
-            raise InputError(f"{name} needs at least {_ENOUGH} finite distances, found {len(values)}")
+        if len(values) < _LEAST_RECORDS or not np.isfinite(values).all():
+            raise InputError(f"{name} needs at least {_LEAST_RECORDS} finite distances, found {len(values)}")
     means = ttest_ind(one, other, equal_var=False).pvalue
     spreads = levene(one, other).pvalue
     # samples without any spread leave nothing to test: equal, or plainly different

@@ -14,7 +14,7 @@ from os import PathLike
 import torch
 from torch import Tensor
 
-from tacit.accountants import Budget, BudgetGate
+from tacit.accountants.budget import Budget, charge_within
 from tacit.errors import InputError, check_positive
 from tacit.ledger import Charge, LedgerFile, LedgerHeader, PoissonSample
 from tacit.mechanisms import ClipGroups, GaussianSumMechanism, VectorGroup, build_mechanism
@@ -116,8 +116,4 @@ def clipped_sums(rows: Tensor, mechanism: GaussianSumMechanism) -> dict[str, Ten
 
 def _charge(ledger: str | PathLike[str], header: LedgerHeader, charges: Sequence[Charge]) -> None:
     with LedgerFile(ledger, header) as file:
-        budget = Budget.of(file.ledger)
-        if budget is not None:
-            BudgetGate(budget)(file.ledger, charges)
-        file.plan(1)
-        file.reserve(charges)
+        charge_within(Budget.of(file.ledger), file, charges, planned=1)

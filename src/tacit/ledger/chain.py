@@ -140,14 +140,6 @@ _CHARGES = b'{"charges":'
 _SEALED = len('"hash":"","previous":"","record":"reserve"}') + 2 * len(GENESIS)
 
 
-def verify(data: bytes, head: Head | None, *, where: str) -> Chain:
-    """Check every line and the head; raise :class:`LedgerError` naming the first line that is wrong."""
-    chain = Chain(where)
-    for _ in chain.follow([data], *([] if head is None else [head])):
-        pass
-    return chain
-
-
 def _open_line(line: bytes, previous: str, where: str) -> dict[str, Any]:
     try:
         record = json.loads(line)

@@ -1,9 +1,9 @@
 """What a ledger says happened: sampling events that hold Gaussian sum queries, posterior samples, and
 the best of several trials.
 
-These are raw public facts (paper G, sections 2 and 3): which policy chose the records, and for each group of vectors
-what one record could do to the sum and how much noise was added to it. No conclusion is stored, and nothing that
-depends on the data. An accountant reads the facts and draws the conclusions.
+These are raw public facts (McMahan et al., sections 2 and 3): which policy chose the records, and for each group of
+vectors what one record could do to the sum and how much noise was added to it. No conclusion is stored, and nothing
+that depends on the data. An accountant reads the facts and draws the conclusions.
 """
 
 from dataclasses import dataclass

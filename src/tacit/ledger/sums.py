@@ -10,12 +10,12 @@ MOST = 10**12  # steps, or copies of a vector: nobody counts further, and accoun
 
 @dataclass(frozen=True, slots=True)
 class GaussianSumQuery:
-    """A sum of clipped vectors released with Gaussian noise: the privacy tuple (S_g, s_g) of paper G, section 2.
+    """A sum of clipped vectors released with Gaussian noise: the privacy tuple (S_g, s_g) of McMahan et al., section 2.
 
     Args:
         clip_norm: S_g, the L2 norm that no clipped vector exceeds in exact arithmetic.
         noise_stddev: s_g, the standard deviation of the noise on each coordinate of the *sum*.
-        slack: what floating point may add, relative to ``clip_norm`` (failure-modes F6).
+        slack: what floating point may add, relative to ``clip_norm``; it is charged for.
         multiplicity: how many clipped vectors one unit can change: 1, or 2 for a record inside a microbatch.
         group: the name of the group of vectors, for the reader.
         grid: the step of the grid that vectors were rounded to before the sum, whose noise is then the discrete
@@ -55,7 +55,7 @@ class GaussianSumQuery:
 
 
 def merged_noise_multiplier(queries: tuple[GaussianSumQuery, ...]) -> float:
-    """The noise multiplier of all groups released together (paper G, section 3).
+    """The noise multiplier of all groups released together (McMahan et al., section 3).
 
     Dividing each group by its noise gives one query of sensitivity S* = sqrt(sum_g (S_g / s_g)^2) and noise 1, so
     z = 1 / S*.

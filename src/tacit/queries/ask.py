@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.accountants import Budget, BudgetGate, Guarantee, Refusal, guarantees
+from tacit.accountants.budget import charge_within
 from tacit.errors import InputError
 from tacit.ledger import Ledger, LedgerFile, LedgerHeader, RegisteredLedger, is_begun, ledger_so_far, read_ledger
 from tacit.queries.answers import Answer
-from tacit.queries.asked import Asked
-from tacit.queries.levels import Levels
-from tacit.queries.once import drawn_once, keep_key, kept_request, note_charge, unpaid
+from tacit.queries.kept_key import drawn_once, forgotten_if_refused, keep_key, kept_request, note_charge
+from tacit.queries.kinds.levels import Levels
 from tacit.queries.release import ReleasePlan, release, unit_weights
+from tacit.queries.request import QueryRequest
 from tacit.runs import RunFolder
 from tacit.runs.facts import FORMAT, QUERIES
 from tacit.runs.shared_budget import shared_total
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 class Answers:
     """All answers with the ledger that says what they cost. Public."""
 
-    asked: Asked
+    asked: QueryRequest
     answers: tuple[Answer, ...]
     ledger: Ledger
 
@@ -96,14 +97,14 @@ def ask(
     declared = schema if isinstance(schema, Schema) else read_schema(Path(schema))
     folder, shared = RunFolder(Path(out)), None if budget is None else Path(budget)
     total = shared_total(shared, budget_epsilon, epsilon)
-    spent = None if total is None else Budget(total, delta or Asked(declared, queries, epsilon).delta)
-    asked = Asked(declared, queries, epsilon, delta or 0.0, level, tuple(shares), spent)
+    spent = None if total is None else Budget(total, delta or QueryRequest(declared, queries, epsilon).delta)
+    asked = QueryRequest(declared, queries, epsilon, delta or 0.0, level, tuple(shares), spent)
     cells = table if isinstance(table, Table) else read_table(Path(table), declared.numbers)
     return answer(asked, cells, folder, shared, None if registry is None else Path(registry), randomness)
 
 
 def answer(
-    asked: Asked,
+    asked: QueryRequest,
     table: Table,
     folder: RunFolder,
     shared: Path | None = None,
@@ -134,7 +135,7 @@ def go_on(table: Table | str | PathLike[str], out: str | PathLike[str]) -> Answe
     if facts is None or facts.value("task") != QUERIES:
         raise InputError(f"{folder.path} holds no queries that were stopped")
     request = kept_request(folder)
-    asked = Asked.from_json(request)
+    asked = QueryRequest.from_json(request)
     cells = table if isinstance(table, Table) else read_table(Path(table), asked.schema.numbers)
     cells = as_declared(cells, asked.schema)
     asked.check_table(cells)
@@ -145,7 +146,7 @@ def go_on(table: Table | str | PathLike[str], out: str | PathLike[str]) -> Answe
 
 
 def _answered(
-    asked: Asked, table: Table, folder: RunFolder, shared: str | None, registry: str | None,
+    asked: QueryRequest, table: Table, folder: RunFolder, shared: str | None, registry: str | None,
     randomness: "Randomness | None", *, charged: bool,
 ) -> Answers:  # fmt: skip
     """Charge, draw and keep. Of a shared ledger nobody can tell whose a charge is, so that the run notes its own."""
@@ -157,7 +158,7 @@ def _answered(
         if all(one.event != asked.charge.event for one in ledger.charges):
             raise InputError(f"{folder.asking} asks for what {place} was not charged for; what was charged stays so")
     else:
-        with unpaid(folder):
+        with forgotten_if_refused(folder):
             ledger = _charge(asked, named, header)
         note_charge(folder)
     found = drawn_once(
@@ -171,14 +172,14 @@ def _answered(
     return Answers(asked, tuple(Answer(**one) for one in found), ledger)
 
 
-def _room(asked: Asked, shared: Path | None) -> int:
+def _room(asked: QueryRequest, shared: Path | None) -> int:
     """Bytes for the ledger, the answers, which are some 300 each, and a copy of a shared ledger; levels may be many."""
     copied = 0 if shared is None or not is_there(shared) else shared.stat().st_size
     levels = sum(300 * MOST_LEVELS for query in asked.queries if isinstance(query, Levels))
     return (1 << 16) + 1000 * sum(len(query.parts) for query in asked.queries) + 2 * levels + 2 * copied
 
 
-def released_answers(asked: Asked, table: Table, normals: Callable[[int], Floats]) -> tuple[Answer, ...]:
+def released_answers(asked: QueryRequest, table: Table, normals: Callable[[int], Floats]) -> tuple[Answer, ...]:
     """Sums with noise, and what follows from them; all of it has been charged."""
     weights, parts, found = weights_of(asked.schema, table), list(asked.plan.parts), list[Answer]()
     for query in asked.queries:
@@ -196,22 +197,20 @@ def weights_of(schema: Schema, table: Table) -> Floats | None:
     return None if schema.unit == "record" else unit_weights(to_text(table.column(schema.unit)))
 
 
-def _check_budget(asked: Asked, shared: Path | None, header: LedgerHeader) -> None:
+def _check_budget(asked: QueryRequest, shared: Path | None, header: LedgerHeader) -> None:
     """Before there is a file: a shared ledger that cannot pay is left as it is."""
     spent = Ledger(header) if shared is None else ledger_so_far(shared, header)
     BudgetGate(Budget.of(spent) or Budget(asked.epsilon, asked.delta))(spent, [asked.charge])
 
 
-def _charge(asked: Asked, place: Path | RegisteredLedger, header: LedgerHeader) -> Ledger:
-    charges = [asked.charge]
+def _charge(asked: QueryRequest, place: Path | RegisteredLedger, header: LedgerHeader) -> Ledger:
+    budget = asked.shared or Budget(asked.epsilon, asked.delta)
     with LedgerFile(place, header) as file:
-        BudgetGate(asked.shared or Budget(asked.epsilon, asked.delta))(file.ledger, charges)
-        file.plan(1)
-        file.reserve(charges)
+        charge_within(budget, file, [asked.charge], planned=1)
         return file.ledger
 
 
-def run_facts(asked: Asked, shared_ledger: str | None) -> dict[str, Any]:
+def run_facts(asked: QueryRequest, shared_ledger: str | None) -> dict[str, Any]:
     """What run.json says before a record is touched."""
     schema, shares = asked.schema, {part.name: part.share for part in asked.plan.parts}
     return {

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.accountants import Budget, BudgetGate, check_delta, get_accountant
+from tacit.accountants import Budget, check_delta, get_accountant
+from tacit.accountants.budget import charge_within
 from tacit.accountants.search import smallest_within
 from tacit.errors import InputError
 from tacit.ledger import Charge, Ledger, LedgerFile, LedgerHeader, ThresholdedSample
-from tacit.queries.levels import FAILURE_SHARE
+from tacit.queries.kinds.levels import FAILURE_SHARE
 from tacit.queries.questions import DELTA, Answering, Normals
 from tacit.queries.release import Contribution, Part, ReleasePlan
 from tacit.runs import RunFolder
@@ -79,7 +80,7 @@ class OpenTable:
         cells, noise = Answering(table, "record", normals), self.plan.stddevs
         records = cells.units(noise[0])
         kinds = [
-            _kind(cells.sums(_spelt(table.column(name)), len(_KINDS), stddev), stddev)
+            _kind(cells.sums(_cell_kinds(table.column(name)), len(_KINDS), stddev), stddev)
             for name, stddev in zip(self.names, noise[1 : 1 + len(self.names)], strict=True)
         ]
         columns: list[Column] = []
@@ -97,7 +98,7 @@ class OpenTable:
                       asked=("records", *self.names))  # fmt: skip
 
 
-def _spelt(cells: Cells) -> Contribution:
+def _cell_kinds(cells: Cells) -> Contribution:
     """How each cell is written: as a number, a word for yes or no, or other text; nothing where it is missing."""
     text = [cell.lower() for cell in to_text(cells).tolist()]
     flag = Flag("any")
@@ -130,9 +131,7 @@ def ask_draft(asked: OpenTable, table: Table, folder: RunFolder, randomness: "Ra
     with folder.claimed(new=True):
         write_json(folder.facts, facts)
         with LedgerFile(folder.ledger, header) as file:
-            BudgetGate(Budget(asked.epsilon, asked.delta))(file.ledger, charges)
-            file.plan(1)
-            file.reserve(charges)
+            charge_within(Budget(asked.epsilon, asked.delta), file, charges, planned=1)
         found = asked.answered(table, lambda count: source.normals(count).numpy())
         write_json(folder.facts, facts | {"schema": found.to_json()})
         folder.finish()

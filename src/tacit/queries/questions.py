@@ -15,10 +15,10 @@ import numpy as np
 from tacit.accountants import check_delta, gaussian_mu
 from tacit.errors import InputError
 from tacit.ledger import PoissonSample, ThresholdedSample
-from tacit.queries.bounds import EDGES, Bounds, found_bounds
-from tacit.queries.columns import Cells
-from tacit.queries.levels import FAILURE_SHARE, found_levels, level_counts, threshold
-from tacit.queries.moments import Counts
+from tacit.queries.kinds.bounds import EDGES, Bounds, found_bounds
+from tacit.queries.kinds.columns import Cells
+from tacit.queries.kinds.levels import FAILURE_SHARE, found_levels, level_counts, threshold
+from tacit.queries.kinds.moments import Counts
 from tacit.queries.release import Contribution, Part, ReleasePlan, exact_sums, unit_weights
 from tacit.tables import Category, Column, Ignored, Number, Schema, Table
 from tacit.tables.columns import Transform

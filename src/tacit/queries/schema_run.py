@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tacit.accountants import BudgetGate
+from tacit.accountants.budget import charge_within
 from tacit.ledger import Charge, LedgerFile, is_begun, read_ledger
-from tacit.queries.once import drawn_once, keep_key, kept_request, note_charge, unpaid
+from tacit.queries.kept_key import drawn_once, forgotten_if_refused, keep_key, kept_request, note_charge
 from tacit.queries.questions import Questions
 from tacit.runs import Problem, RunFacts, RunFolder
 from tacit.tables import Schema, Table
@@ -33,7 +33,7 @@ def begin_with_questions(
         problem_of: what is to be learned with a schema that is filled in. It is tried out before anything is charged.
         shared: the ledger that is charged with other runs, as run.json names it, and its total.
     """
-    from tacit.runs.fit import check_budget
+    from tacit.runs.fit import check_shared_budget
     from tacit.runs.whole_run import plan_of
 
     questions.check_table(table)
@@ -41,12 +41,12 @@ def begin_with_questions(
     first = replace(problem_of(questions.placeholder()), asked=questions.event)
     facts = RunFacts(first, shared_ledger=ledger, shared_epsilon=total, registry=registry, asking=True)
     _ = facts.problem.recipe  # refuses bad numbers before anything is written
-    check_budget(first, plan_of(facts, folder), Charge(questions.event, 1))
+    check_shared_budget(first, plan_of(facts, folder), Charge(questions.event, 1))
     with folder.claimed(new=True):
         folder.write_facts(facts)
         if randomness is None:
             keep_key(folder, table, {"schema": questions.schema.to_json()})
-        return _asked(facts, questions, table, folder, randomness, charged=False)
+        return _with_answers(facts, questions, table, folder, randomness, charged=False)
 
 
 def go_on_asking(facts: RunFacts, table: Table, folder: RunFolder) -> RunFacts:
@@ -57,15 +57,15 @@ def go_on_asking(facts: RunFacts, table: Table, folder: RunFolder) -> RunFacts:
     questions.check_table(table)
     own = facts.shared_ledger is None and is_begun(folder.ledger) and bool(read_ledger(folder.ledger).charges)
     with folder.claimed(new=False):
-        return _asked(facts, questions, table, folder, None, charged=own or request.get("charged") is True)
+        return _with_answers(facts, questions, table, folder, None, charged=own or request.get("charged") is True)
 
 
-def _asked(
+def _with_answers(
     facts: RunFacts, questions: Questions, table: Table, folder: RunFolder, randomness: "Randomness | None", *,
     charged: bool,
 ) -> RunFacts:  # fmt: skip
     if not charged:
-        with unpaid(folder):
+        with forgotten_if_refused(folder):
             _charge(facts, questions, folder, randomness)
         note_charge(folder)
     found = drawn_once(folder, table, randomness, lambda normals: questions.answered(table, normals).to_json())
@@ -82,6 +82,4 @@ def _charge(facts: RunFacts, questions: Questions, folder: RunFolder, randomness
 
     plan, charges = plan_of(facts, folder), [Charge(questions.event, 1)]
     with LedgerFile(plan.ledger, plan.header(randomness or Randomness())) as file:
-        if plan.budget is not None:
-            BudgetGate(plan.budget)(file.ledger, charges)
-        file.reserve(charges)
+        charge_within(plan.budget, file, charges)

@@ -64,7 +64,7 @@ def _checkpoint_head(path: Path) -> Head:
 
 
 def check_content(name: str, data: bytes) -> None:
-    """Refuse what is private or no artefact at all, whatever it is called (F16)."""
+    """Refuse what is private or no artefact at all, whatever it is called."""
     if name == RUN_FACTS:
         _refuse_bayesian(facts_of(data))
         return

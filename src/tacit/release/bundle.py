@@ -31,7 +31,7 @@ from tacit.release.artefacts import (
     releasable,
 )
 from tacit.release.facts import check_facts
-from tacit.release.gate import check_budget, check_ledger_facts, check_run_facts, chosen_budget
+from tacit.release.gate import bound_within, check_ledger_facts, check_run_facts, chosen_budget
 from tacit.release.statement import PrivacyStatement, in_words
 from tacit.runs.facts import QUERIES
 from tacit.storage.disk import the_disk
@@ -133,7 +133,7 @@ def _prepare(
         check_content(name, data)
     check_ledger_facts(ledger)
     budget = chosen_budget(ledger, epsilon, delta)
-    best, results = check_budget(ledger, budget)
+    best, results = bound_within(ledger, budget)
     also = check_run_facts(ledger, facts, best, derived)
     check_facts(ledger, facts, artefacts)
     if RUN_FACTS in artefacts:

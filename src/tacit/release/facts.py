@@ -14,7 +14,7 @@ from tacit.ledger import Ledger, PoissonSample, Tuned
 from tacit.runs.facts import FORMAT, parse_facts
 from tacit.storage.json_files import Fields
 
-_CLOSE = 1e-4  # relative: what is charged has an allowance for rounding
+_ROUNDING_ALLOWED = 1e-4  # relative: what is charged has an allowance for rounding
 
 
 def check_facts(ledger: Ledger, facts: dict[str, Any], files: Mapping[str, bytes]) -> None:
@@ -56,7 +56,7 @@ def _total(facts: Mapping[str, Any]) -> str:
 def _check_spread(stddevs: tuple[float, ...], weights: tuple[float, ...]) -> None:
     if not stddevs or len(stddevs) != len(weights) or not all(value > 0 for value in stddevs):
         raise RefusedError("run.json: spread needs one positive stddev for each weight")
-    if not all(value >= 0 for value in weights) or not math.isclose(math.fsum(weights), 1, rel_tol=_CLOSE):
+    if not all(value >= 0 for value in weights) or not math.isclose(math.fsum(weights), 1, rel_tol=_ROUNDING_ALLOWED):
         raise RefusedError("run.json: the weights of spread must add up to 1")
 
 
@@ -75,7 +75,7 @@ def _check_settings(ledger: Ledger, settings: Iterable[Mapping[str, Any]]) -> No
         if name not in charged or not events:
             continue
         if not isinstance(value, int | float) or not any(
-            math.isclose(value, one, rel_tol=_CLOSE) for one in charged[name]
+            math.isclose(value, one, rel_tol=_ROUNDING_ALLOWED) for one in charged[name]
         ):
             raise RefusedError(f"run.json says {name} {value!r}, which the ledger was never charged for")
 

@@ -1,7 +1,7 @@
 """What must hold before a run is released. Every number is computed from the ledger; none is taken from a file.
 
 The gate asks for a rigorous worst-case bound within the budget. An approximation, a Bayesian number or a guarantee
-about a sampler that only comes close never opens it (failure-modes F16).
+about a sampler that only comes close never opens it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,8 +38,8 @@ def check_ledger_facts(ledger: Ledger) -> None:
         raise RefusedError("a posterior sample came from a sampler that is not exact: no bound is known for it")
 
 
-def headline(results: Sequence[Guarantee | Refusal]) -> Guarantee:
-    """The smallest of the rigorous worst-case bounds; approximations and other notions do not count."""
+def rigorous_bound(results: Sequence[Guarantee | Refusal]) -> Guarantee:
+    """The headline, which a release cannot do without."""
     best = best_bound(results)
     if best is None:
         reasons = "; ".join(f"{one.accountant}: {one.reason}" for one in results if isinstance(one, Refusal))
@@ -47,13 +47,13 @@ def headline(results: Sequence[Guarantee | Refusal]) -> Guarantee:
     return best
 
 
-def check_budget(ledger: Ledger, asked: Budget) -> tuple[Guarantee, list[Guarantee | Refusal]]:
+def bound_within(ledger: Ledger, asked: Budget) -> tuple[Guarantee, list[Guarantee | Refusal]]:
     """The headline and all accountants' words at the asked delta, if asked and declared budget both hold."""
     declared = Budget.of(ledger)
     if declared is not None and declared != asked:
-        _within(headline(guarantees(ledger, declared.delta)), declared, "declared at opening")
+        _within(rigorous_bound(guarantees(ledger, declared.delta)), declared, "declared at opening")
     results = guarantees(ledger, asked.delta)
-    best = headline(results)
+    best = rigorous_bound(results)
     _within(best, asked, "asked for")
     return best, results
 
@@ -72,7 +72,7 @@ def check_run_facts(ledger: Ledger, facts: dict[str, Any], best: Guarantee, acce
     if derived and not accepted:
         raise RefusedError(f"{DERIVED_SENTENCE}; declare the schema, or release with --accept-derived-schema")
     for epsilon, delta in _claims(_whole(facts)):
-        found = best if delta in (None, best.delta) else headline(guarantees(ledger, delta))
+        found = best if delta in (None, best.delta) else rigorous_bound(guarantees(ledger, delta))
         if not found.epsilon <= epsilon:
             raise RefusedError(f"run.json claims epsilon {epsilon!r}, the ledger says {found.epsilon:.6g}")
     return (DERIVED_SENTENCE,) if derived else ()

@@ -20,13 +20,13 @@ from tacit.ledger.replay import Replay
 from tacit.release.artefacts import RUN_FACTS, check_content, facts_of, releasable
 from tacit.release.bundle import SUMS, sums_of
 from tacit.release.facts import check_facts
-from tacit.release.gate import DERIVED_SENTENCE, check_budget, check_ledger_facts, check_run_facts
+from tacit.release.gate import DERIVED_SENTENCE, bound_within, check_ledger_facts, check_run_facts
 from tacit.release.statement import FORMAT, PRIVATE_NUMBERS, PrivacyStatement, in_words
 from tacit.storage.files import read_bytes
 
 _OWN = ("ledger.jsonl", "ledger.jsonl.head", "statement.json", "statement.md", SUMS)
 _MOST_BYTES, _MOST_FILES = 4 << 30, 1000
-_CLOSE = 1e-9  # relative; numerical libraries differ in the last digits from machine to machine
+_LAST_DIGITS = 1e-9  # relative; numerical libraries differ in the last digits from machine to machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _content(path: Path) -> bytes:
 
 
 def _members(tar: tarfile.TarFile) -> dict[str, bytes]:
-    """Nothing is extracted: plain names, whole files, each once, and not more than a cap (failure-modes F23)."""
+    """Nothing is extracted: plain names, whole files, each once, and not more than a cap: archives are hostile."""
     files: dict[str, bytes] = {}
     room = _MOST_BYTES
     for entry in tar:
@@ -131,7 +131,7 @@ def _ledger(files: dict[str, bytes]) -> tuple[Ledger, Head]:
 def _recomputed(ledger: Ledger, head: Head, facts: dict[str, Any], files: dict[str, bytes]) -> PrivacyStatement:
     check_ledger_facts(ledger)
     budget = Budget(facts["budget"]["epsilon"], facts["budget"]["delta"])
-    best, results = check_budget(ledger, budget)
+    best, results = bound_within(ledger, budget)
     accepted = DERIVED_SENTENCE in facts["assumptions"]  # said openly, or not at all
     own = facts_of(files[RUN_FACTS]) if RUN_FACTS in files else {}
     also = check_run_facts(ledger, own, best, accepted)
@@ -154,7 +154,7 @@ def _same(one: Any, other: Any) -> bool:
         case bool(), _:
             return one is other
         case float() | int(), float() | int() if not isinstance(other, bool):
-            return abs(one - other) <= _CLOSE * max(abs(one), abs(other))
+            return abs(one - other) <= _LAST_DIGITS * max(abs(one), abs(other))
         case dict(), dict():
             return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
         case list(), list():

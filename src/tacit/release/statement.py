@@ -6,7 +6,7 @@ from typing import Any
 
 from tacit.accountants import Budget, Guarantee, Refusal, attack_probability, guarantees
 from tacit.ledger import Charge, Head, Ledger
-from tacit.release.gate import headline
+from tacit.release.gate import rigorous_bound
 from tacit.storage.json_files import finite
 
 FORMAT = 1
@@ -79,7 +79,7 @@ class PrivacyStatement:
 
 
 def _at_declared_maximum(ledger: Ledger, delta: float) -> float | None:
-    """Epsilon of all planned steps, for a run that stopped early (F13); None where there is no single event to repeat.
+    """Epsilon of all planned steps, for a run that stopped early; None where there is no single event to repeat.
 
     A stop that followed the outputs is post-processing of the run at its declared length.
     """
@@ -87,7 +87,7 @@ def _at_declared_maximum(ledger: Ledger, delta: float) -> float | None:
     if ledger.header.schedule != "fixed" or missing <= 0 or len(events) != 1:
         return None
     whole = Ledger(ledger.header, (*ledger.charges, Charge(events[0], missing)), ledger.planned_steps, ledger.runs)
-    return headline(guarantees(whole, delta)).epsilon
+    return rigorous_bound(guarantees(whole, delta)).epsilon
 
 
 def in_words(facts: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from tacit.reports.content import Banner, Commands, Picture, Report, Section
 from tacit.reports.pictures import Series
 
 Language = Literal["en", "de"]
-Say = Callable[[str], str]
+Translator = Callable[[str], str]
 Value = TypeVar("Value")
 
 _SENTENCE_END = re.compile(r"(?<=[.?]) (?=[A-Z0-9“])")
@@ -29,47 +29,47 @@ def translate(report: Report, language: Language) -> Report:
     """The same report in this language; what it says as data (guarantees, facts) stays."""
     if language == "en":
         return report
-    say = sayer(language)
+    say = translator(language)
     shown = ("title", "subtitle", "headline", "picture", "banners", "sections")
-    return replace(report, language=language, **{name: _said(getattr(report, name), say) for name in shown})
+    return replace(report, language=language, **{name: _translate_texts(getattr(report, name), say) for name in shown})
 
 
-def sayer(language: str) -> Say:
+def translator(language: str) -> Translator:
     """What turns a text into this language."""
-    return _identity if language == "en" else lambda text: _numbers(_translated(text, language))
+    return _as_it_is if language == "en" else lambda text: _write_numbers(_sentences(text, language))
 
 
-def _identity(text: str) -> str:
+def _as_it_is(text: str) -> str:
     return text
 
 
-def _said(value: Value, say: Say) -> Value:
+def _translate_texts(value: Value, say: Translator) -> Value:
     """Every text inside, but for names that only the page itself reads."""
     made: Any = value
     if isinstance(value, str):
         made = say(value)
     elif isinstance(value, tuple):
-        made = tuple(_said(item, say) for item in value)
+        made = tuple(_translate_texts(item, say) for item in value)
     elif is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith("tacit.reports"):
         kept = _NOT_WORDS.get(type(value), set())
         words = [field.name for field in fields(value) if field.name not in kept]
-        made = replace(value, **{name: _said(getattr(value, name), say) for name in words})
+        made = replace(value, **{name: _translate_texts(getattr(value, name), say) for name in words})
     return made  # type: ignore[no-any-return]
 
 
-def _translated(text: str, language: str) -> str:
+def _sentences(text: str, language: str) -> str:
     """Sentence by sentence."""
-    return " ".join(_one(part, language) or part for part in _SENTENCE_END.split(text))
+    return " ".join(_sentence(part, language) or part for part in _SENTENCE_END.split(text))
 
 
-def _one(text: str, language: str) -> str | None:
+def _sentence(text: str, language: str) -> str | None:
     exact, patterns = _catalogue(language)
     if text in exact:
         return exact[text]
     for pattern, said in patterns:
         found = pattern.fullmatch(text)
         if found is not None:
-            return said.format(*(_translated(part, language) for part in found.groups()))
+            return said.format(*(_sentences(part, language) for part in found.groups()))
     return None
 
 
@@ -89,11 +89,11 @@ def _pattern(sentence: str) -> str:
     return re.sub(r"\\\{\d\\\}", lambda _: varies, re.escape(sentence))
 
 
-def _numbers(text: str) -> str:
+def _write_numbers(text: str) -> str:
     """Decimal commas, and points between thousands; file names, versions and powers of ten stay.
 
     Example:
-        >>> _numbers("5,000 of run.json, 55.3 % or 1e-05")
+        >>> _write_numbers("5,000 of run.json, 55.3 % or 1e-05")
         '5.000 of run.json, 55,3 % or 1e-05'
     """
     return _NUMBER.sub(lambda m: m[1].replace(",", ".") + (f",{m[2]}" if m[2] else ""), text)

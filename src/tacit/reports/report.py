@@ -30,7 +30,7 @@ def make_report(run: str | Path, *, delta: float | None = None, bayesian: bool =
     Args:
         run: a run's folder or its ledger file.
         delta: of the statement; None takes the one that the ledger declares, or one below 1 in the declared size.
-        bayesian: also what private evidence says; such a report is not for publication (failure-modes.md, F16).
+        bayesian: also what private evidence says; such a report is not for publication.
 
     Raises:
         LedgerError: there is no ledger, or it is damaged.

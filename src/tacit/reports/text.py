@@ -4,11 +4,11 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 
-def up(value: float, decimals: int = 3) -> str:
+def round_up(value: float, decimals: int = 3) -> str:
     """A bound, never rounded below what it is.
 
     Example:
-        >>> up(0.50001), up(0.5), up(float("inf"))
+        >>> round_up(0.50001), round_up(0.5), round_up(float("inf"))
         ('0.501', '0.500', 'no limit')
     """
     if not math.isfinite(value):
@@ -18,21 +18,21 @@ def up(value: float, decimals: int = 3) -> str:
     return str(Decimal(repr(value)).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_CEILING))
 
 
-def down(value: float, decimals: int = 4) -> str:
+def round_down(value: float, decimals: int = 4) -> str:
     """A lower bound, never rounded above what it is.
 
     Example:
-        >>> down(0.999971)
+        >>> round_down(0.999971)
         '0.9999'
     """
     return str(Decimal(repr(value)).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR))
 
 
-def small(value: float) -> str:
+def in_full(value: float) -> str:
     """A small number written out while that can still be read.
 
     Example:
-        >>> small(1e-5), small(2.5e-12)
+        >>> in_full(1e-5), in_full(2.5e-12)
         ('0.00001', '2.5e-12')
     """
     return f"{Decimal(repr(value)):f}" if value >= 1e-7 else f"{value:g}".replace("e-0", "e-")
@@ -45,7 +45,7 @@ def percent_up(value: float, decimals: int = 1) -> str:
         >>> percent_up(0.56231)
         '56.3 %'
     """
-    return f"{up(100 * value - 1e-9 if value < 1 else 100.0, decimals)} %"
+    return f"{round_up(100 * value - 1e-9 if value < 1 else 100.0, decimals)} %"
 
 
 def percent(value: float, decimals: int = 1) -> str:
@@ -62,7 +62,7 @@ def one_in(chance: float) -> str:
     return f"1 in {round(1 / chance):,}"
 
 
-def listed(items: tuple[str, ...], most: int = 40) -> str:
+def join_names(items: tuple[str, ...], most: int = 40) -> str:
     """Names in a row, and how many more there are."""
     shown = ", ".join(items[:most])
     return shown if len(items) <= most else f"{shown} and {len(items) - most:,} more"

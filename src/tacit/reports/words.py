@@ -4,7 +4,7 @@ import math
 
 from tacit.accountants import Guarantee
 from tacit.ledger import Ledger, Neighbours, Unit
-from tacit.reports.text import one_in, percent_up, small, up
+from tacit.reports.text import in_full, one_in, percent_up, round_up
 
 WHOSE: dict[Unit, str] = {
     "record": "One record (one row of the table)",
@@ -25,10 +25,10 @@ def question(ledger: Ledger) -> str:
     """What the attacker tries to find out."""
     if ledger.header.neighbours == "replace_one":
         return f"whether the data held {SHORT[ledger.header.unit]} or another in its place"
-    return f"whether {SHORT[ledger.header.unit]} {_was(ledger.header.unit)} in the data"
+    return f"whether {SHORT[ledger.header.unit]} {_was_or_were(ledger.header.unit)} in the data"
 
 
-def _was(unit: Unit) -> str:
+def _was_or_were(unit: Unit) -> str:
     return "were" if unit == "user" else "was"
 
 
@@ -50,22 +50,23 @@ def epsilon_in_words(stated: Guarantee) -> str:
     """e^epsilon as a factor between two worlds; for an approximation too, whose section says what it is."""
     if not math.isfinite(stated.epsilon) or stated.epsilon > 50:
         return "Epsilon is so large that it promises nothing."
-    factor = up(math.exp(stated.epsilon), 2)
+    factor = round_up(math.exp(stated.epsilon), 2)
     return (
-        f"Imagine two worlds that differ only in you: one where you took part, one where {_instead(stated)}. Whatever "
-        f"anyone may see or conclude, it is at most {factor} times as likely in one world as in the other. "
-        f"Epsilon, {up(stated.epsilon)}, is the logarithm of that factor. 0 would mean that nothing changes at all."
+        f"Imagine two worlds that differ only in you: one where you took part, one where {_without_you(stated)}. "
+        f"Whatever anyone may see or conclude, it is at most {factor} times as likely in one world as in the other. "
+        f"Epsilon, {round_up(stated.epsilon)}, is the logarithm of that factor. 0 would mean that nothing changes "
+        "at all."
     )
 
 
-def _instead(stated: Guarantee) -> str:
+def _without_you(stated: Guarantee) -> str:
     return "you did not" if stated.neighbours == "add_remove" else "another took your place"
 
 
 def delta_in_words(stated: Guarantee, size: int | None) -> str:
     records = "" if size is None else f" It lies below 1 in {size:,}, the declared number of protected units."
     return (
-        f"The factor may be missed with a small probability. Delta, {small(stated.delta)} ({one_in(stated.delta)}), "
+        f"The factor may be missed with a small probability. Delta, {in_full(stated.delta)} ({one_in(stated.delta)}), "
         f"limits it.{records}"
     )
 

@@ -10,7 +10,7 @@ from tacit.reproduction.expectation import Expectation, Item, Verdict
 from tacit.reproduction.work import EARLIER, Result
 
 _HEAD = "| row | paper | ours | difference | we expect | verdict |\n|---|---|---|---|---|---|"
-_FEW = 3  # missing rows that are named
+_NAMED_ROWS = 3  # missing rows that are named
 
 
 def document(items: Mapping[str, Item], folder: Path) -> str:
@@ -70,9 +70,9 @@ def _judged(name: str, value: float, expected: Expectation) -> Result:
 
 def _shortened(names: list[str]) -> str:
     """All of a few names, else how many there are and the first of them."""
-    if len(names) <= _FEW:
+    if len(names) <= _NAMED_ROWS:
         return "; ".join(names)
-    return f"{len(names)} rows, the first of them {'; '.join(names[:_FEW])}"
+    return f"{len(names)} rows, the first of them {'; '.join(names[:_NAMED_ROWS])}"
 
 
 def _notes(results: list[dict[str, Any]]) -> list[str]:
@@ -85,4 +85,4 @@ def _notes(results: list[dict[str, Any]]) -> list[str]:
 
 
 def _together(names: list[str]) -> str:
-    return "; ".join(names) if len(names) <= _FEW else f"{len(names)} rows"
+    return "; ".join(names) if len(names) <= _NAMED_ROWS else f"{len(names)} rows"

@@ -6,13 +6,14 @@ What reads a folder needs no torch; what trains and predicts is loaded on first 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tacit.runs.content import RunContent, read_content, read_evidence
 from tacit.runs.facts import DeclaredFacts, RunFacts, Spread
-from tacit.runs.folder import RunContent, RunFolder, read_content, read_evidence
+from tacit.runs.folder import RunFolder
 from tacit.runs.problem import Problem
 
 if TYPE_CHECKING:
     from tacit.runs.predictions import Predictor, read_predictor
-    from tacit.runs.tune import tune
+    from tacit.runs.search.tune import tune
     from tacit.runs.whole_run import TrainedTable, train_table
 
 __all__ = [
@@ -36,7 +37,7 @@ _WITH_TORCH = {
     "TrainedTable": "whole_run",
     "read_predictor": "predictions",
     "train_table": "whole_run",
-    "tune": "tune",
+    "tune": "search.tune",
 }
 
 

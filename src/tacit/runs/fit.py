@@ -43,7 +43,8 @@ class Fitted:
 
 
 def training_plan(problem: Problem, ledger: str | PathLike[str], budget: Budget | None = None) -> TrainingPlan:
-    """All public facts of the run. ``budget`` is that of a ledger shared with other runs, which is adaptive (F13)."""
+    """All public facts of the run. ``budget`` is that of a ledger which other runs share: it is adaptive, because later
+    runs may follow the outputs of earlier ones."""
     units, settings = problem.units, problem.recipe
     return TrainingPlan(
         sampling=PoissonSampling(settings.probability, settings.probability * units),
@@ -61,7 +62,7 @@ def training_plan(problem: Problem, ledger: str | PathLike[str], budget: Budget 
     )
 
 
-def check_budget(problem: Problem, plan: TrainingPlan, *before: Charge) -> None:
+def check_shared_budget(problem: Problem, plan: TrainingPlan, *before: Charge) -> None:
     """Refuse a run that a shared budget cannot pay to its end, before it spends a part of it.
 
     ``before`` is what it is charged for before its steps.

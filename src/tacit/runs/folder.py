@@ -19,14 +19,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 from tacit.errors import InputError, TacitError
-from tacit.evidence import Evidence, Kind, check_bound, evidence_path, load_evidence
-from tacit.ledger import Head, Ledger, RegisteredLedger, ledger_path, read_ledger, verify_ledger
+from tacit.ledger import RegisteredLedger
 from tacit.ledger.manifest import MANIFEST, check_if_finished, plain_name, read_manifest, write_manifest
-from tacit.runs.evaluation_file import Evaluation, parse_evaluation
-from tacit.runs.facts import COEFFICIENTS, FORMAT, QUERIES, DeclaredFacts, RunFacts, parse_facts
+from tacit.runs.facts import COEFFICIENTS, FORMAT, QUERIES, RunFacts
 from tacit.storage import locks
 from tacit.storage.append_only import head_path
 from tacit.storage.files import is_there, make_folders, read_bytes, reason_of, replace_file, temporary_path
@@ -126,7 +124,7 @@ class RunFolder:
         with ExitStack() as held:
             try:
                 make_folders(self.path)
-                held.enter_context(locks.holding(self.path))
+                held.enter_context(locks.locked_folder(self.path))
             except BlockingIOError as error:
                 raise InputError(f"{self.path} is in use by {error.strerror}") from error
             except OSError as error:
@@ -185,7 +183,7 @@ class RunFolder:
             temporary_path(path).unlink(missing_ok=True)  # a kill may have left a part of the last one
         if is_there(self.tuning):
             self.forget_search()
-            self._level_times()
+            self._equalise_times()
 
     def forget_search(self, *kept: Path) -> None:
         """Remove what a search keeps to itself, but for what it goes on with."""
@@ -194,7 +192,7 @@ class RunFolder:
             if path not in kept:
                 path.unlink(missing_ok=True)
 
-    def _level_times(self) -> None:
+    def _equalise_times(self) -> None:
         """Give all files one time: that of the last minus that of the first would tell how many trials there were."""
         now = time.time()
         for path in self.path.iterdir():
@@ -266,44 +264,3 @@ class RunFolder:
                 f"{self.path} holds no finished run; go on with tacit {command} TABLE --resume --out {self.path}"
             )
         check_if_finished(self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class RunContent:
-    """Everything that a report may speak of. Only the ledger must be there."""
-
-    ledger: Ledger
-    head: Head
-    torn_bytes: int
-    facts: DeclaredFacts | None
-    evaluation: Evaluation | None
-    evidence: tuple[Evidence, ...] = ()
-
-
-def read_content(run: str | Path, *, evidence: bool = False) -> RunContent:
-    """Read a run's folder or ledger; a file that is there but cannot be read is an error, not a gap."""
-    ledger, chain = read_ledger(run), verify_ledger(run)
-    folder = RunFolder(ledger_path(run).parent)
-    check_if_finished(folder.path)
-    declared, measured = read_json(folder.facts, FORMAT), read_json(folder.evaluation, FORMAT)
-    return RunContent(
-        ledger=ledger,
-        head=chain.head,
-        torn_bytes=chain.torn_bytes,
-        facts=None if declared is None else parse_facts(declared),
-        evaluation=None if measured is None else parse_evaluation(measured),
-        evidence=read_evidence(run) if evidence else (),
-    )
-
-
-def read_evidence(run: str | Path) -> tuple[Evidence, ...]:
-    """The private evidence beside a run's ledger, each checked to belong to it."""
-    paths = [path for kind in get_args(Kind) if (path := evidence_path(run, kind)).exists()]
-    if not paths:
-        raise InputError(
-            f"{run} has no evidence beside its ledger; train with --bayesian-evidence, or leave --bayesian"
-        )
-    found = tuple(load_evidence(path) for path in paths)
-    for item in found:
-        check_bound(item, run)
-    return found

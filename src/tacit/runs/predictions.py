@@ -62,18 +62,18 @@ class Predictor:
         First comes the column that says whose row it is: the one that is named, or the unit of privacy if it is there.
         """
         schema = self.problem.schema
-        said = self._said(table)
+        columns = self._columns(table)
         if id_column is None and schema.unit != "record" and schema.unit in table.columns:
             id_column = schema.unit
         if id_column is None:
-            return said
-        if id_column in said:
+            return columns
+        if id_column in columns:
             raise InputError(f"the id column {id_column!r} has the name of a predicted column; rename it in the table")
-        return {id_column: to_text(table.column(id_column)), **said}
+        return {id_column: to_text(table.column(id_column)), **columns}
 
-    def _said(self, table: Table) -> dict[str, Any]:
+    def _columns(self, table: Table) -> dict[str, Any]:
         inputs = encode_inputs(table, self.problem.schema, self.problem.target)
-        target, classes = self.problem.target, self._words(table)
+        target, classes = self.problem.target, self._class_names(table)
         if classes is None:
             found = self.numbers(inputs)
             return {
@@ -84,12 +84,13 @@ class Predictor:
                 "stddev from the data": found.data_uncertainty.sqrt().numpy(),
                 "stddev from the weights": found.posterior_uncertainty.sqrt().numpy(),
             }
-        said = self.classes(inputs)
-        columns: dict[str, Any] = {target: np.array(classes, dtype=object)[said.classes.numpy()]}
-        columns |= {f"probability {name}": said.mean[:, number].numpy() for number, name in enumerate(classes)}
-        return columns | {"entropy": said.entropy.numpy(), "mutual information": said.mutual_information.numpy()}
+        predicted = self.classes(inputs)
+        columns: dict[str, Any] = {target: np.array(classes, dtype=object)[predicted.classes.numpy()]}
+        columns |= {f"probability {name}": predicted.mean[:, number].numpy() for number, name in enumerate(classes)}
+        uncertain = predicted.entropy.numpy(), predicted.mutual_information.numpy()
+        return columns | {"entropy": uncertain[0], "mutual information": uncertain[1]}
 
-    def _words(self, table: Table) -> tuple[str, ...] | None:
+    def _class_names(self, table: Table) -> tuple[str, ...] | None:
         """The classes as the table calls them, if it has the target; otherwise as they are declared."""
         target, schema = self.problem.target, self.problem.schema
         column = schema.column(target)

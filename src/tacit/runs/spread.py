@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from tacit.accountants import BudgetGate
+from tacit.accountants.budget import charge_within
 from tacit.ledger import Charge, LedgerFile
 from tacit.randomness import Randomness
 from tacit.runs.facts import Spread
@@ -45,10 +45,8 @@ class Histogram:
 def charge_spread(plan: TrainingPlan, noise: float, randomness: Randomness) -> None:
     """Charge another histogram to the ledger of a run that was trained; the first is charged before its steps."""
     charges = [Charge(spread_event(noise), 1)]
-    with LedgerFile(plan.ledger, plan.header(randomness), create=False) as ledger:
-        if plan.budget is not None:
-            BudgetGate(plan.budget)(ledger.ledger, charges)
-        ledger.reserve(charges)
+    with LedgerFile(plan.ledger, plan.header(randomness), create=False) as file:
+        charge_within(plan.budget, file, charges)
 
 
 def release_spread(

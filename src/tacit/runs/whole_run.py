@@ -13,14 +13,14 @@ from tacit.accountants import Budget
 from tacit.ledger import RegisteredLedger
 from tacit.ledger.registry import read_registry
 from tacit.randomness import Randomness
-from tacit.runs.evaluation import evaluate
 from tacit.runs.facts import RunFacts
-from tacit.runs.fit import Fitted, check_budget, fit, training_plan, with_spread
+from tacit.runs.fit import Fitted, check_shared_budget, fit, training_plan, with_spread
 from tacit.runs.folder import RunFolder
-from tacit.runs.hold_out import release_scores, split_off
 from tacit.runs.predictions import Predictor
+from tacit.runs.quality.evaluation import evaluate
+from tacit.runs.quality.hold_out import release_scores, split_off
+from tacit.runs.search.trials import search
 from tacit.runs.spread import Histogram
-from tacit.runs.tuning import search
 from tacit.storage.files import is_there
 from tacit.tables import Encoded
 from tacit.training import TrainingPlan
@@ -65,7 +65,7 @@ def train_table(
     problem, randomness = facts.problem, randomness or Randomness()
     plan = plan_of(facts, folder, assumptions)
     if not resume:
-        check_budget(problem, plan)
+        check_shared_budget(problem, plan)
     with folder.claimed(new=not (resume or begun)):
         if not resume:
             folder.write_facts(facts)

@@ -83,7 +83,7 @@ class OperatingSystem:
         return _ordinary(os.open(path, os.O_RDONLY | _SAFELY))
 
     def lock(self, file: int, path: Path) -> None:
-        locks.take(file, path)
+        locks.acquire(file, path)
 
     def read(self, file: int, count: int, offset: int) -> bytes:
         return os.pread(file, count, offset)
@@ -98,7 +98,7 @@ class OperatingSystem:
         os.fdatasync(file)
 
     def close(self, file: int) -> None:
-        locks.give_back(file)
+        locks.release(file)
         os.close(file)
 
     def rename(self, source: Path, target: Path) -> None:

@@ -22,21 +22,21 @@ from pathlib import Path
 _held: dict[int, Path] = {}  # the open files of this process that are locked, with their notes
 
 
-def take(file: int, path: Path) -> None:
+def acquire(file: int, path: Path) -> None:
     """Lock ``file``, which was opened at ``path``, or raise BlockingIOError at once, which says who has it."""
     note = note_path(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise BlockingIOError(error.errno, owner(note)) from error
-    if not _stands_for(path, file):  # or two could hold "the" lock, one of them on what is gone
+    if not _is_still_at(path, file):  # or two could hold "the" lock, one of them on what is gone
         raise OSError(errno.ESTALE, "it was removed or replaced while it was being opened")
     _held[file] = note
     with suppress(OSError):  # a full disk is no reason not to lock
         _write(note)
 
 
-def give_back(file: int) -> None:
+def release(file: int) -> None:
     """To be called before a locked file is closed, which ends the lock: the note goes while it is still ours."""
     note = _held.pop(file, None)
     if note is not None:
@@ -44,15 +44,15 @@ def give_back(file: int) -> None:
 
 
 @contextmanager
-def holding(folder: Path) -> Iterator[None]:
+def locked_folder(folder: Path) -> Iterator[None]:
     """A folder for this process alone; BlockingIOError says who has it."""
     file, process = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), os.getpid()
     try:
-        take(file, folder)
+        acquire(file, folder)
         yield
     finally:
         if os.getpid() == process:
-            give_back(file)
+            release(file)
             os.close(file)
 
 
@@ -84,7 +84,7 @@ def _write(note: Path) -> None:
         os.close(file)
 
 
-def _stands_for(path: Path, file: int) -> bool:
+def _is_still_at(path: Path, file: int) -> bool:
     try:
         return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(file))
     except FileNotFoundError:

@@ -15,7 +15,7 @@ from tacit.accountants.pld.lattice.replace_one import epsilon_of_samples
 from tacit.accountants.renyi.conversion import rdp_bound
 from tacit.accountants.renyi.discrete import rounding_gap
 from tacit.accountants.renyi.fixed_size import fixed_size_log_moments
-from tacit.accountants.renyi.poisson_steps import ORDERS, poisson_log_moments
+from tacit.accountants.renyi.moments import ORDERS, poisson_log_moments
 from tacit.errors import RefusedError
 from tacit.ledger import DiscretePoissonSample, FixedSizeSample, Ledger, PoissonSample
 from tacit.types import Floats
@@ -58,7 +58,7 @@ def releases(ledger: Ledger, name: str = "pld") -> Releases:
             case _:
                 raise refuse_event(name, event)
         counts[key] = counts.get(key, 0) + steps
-    gap = rounding_gap(strict)
+    gap = rounding_gap(strict) if strict else 0.0
     if gap > _LARGEST_GAP:
         raise RefusedError(
             f"{name} cannot read discrete_poisson events whose noise is so few steps of the grid wide: rounded "

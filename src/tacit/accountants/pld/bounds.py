@@ -17,9 +17,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from tacit.accountants.pld.closed_form import closed_form, closed_form_epsilon, has_closed_form
-from tacit.accountants.pld.contour.shape import LITTLE_WORK, SOME_WORK
-from tacit.accountants.pld.contour.solve import ContourSide
+from tacit.accountants.pld.closed_form import closed_form, closed_form_epsilon
+from tacit.accountants.pld.contour.solve import LITTLE_WORK, SOME_WORK, ContourSide
 from tacit.accountants.pld.contour.solve import curve_bounds as contour_curve
 from tacit.accountants.pld.lattice.solve import CHEAP, MOST, LatticeSide
 from tacit.accountants.pld.steps import (
@@ -38,7 +37,7 @@ from tacit.errors import RefusedError, check_inside, check_not_negative
 from tacit.types import Floats
 
 _DROPPED, _MOST_DROPPED = 1e-6, 1e-3  # the share of delta spent on noise too large to follow
-_TINY = 1e-22
+_TINY_SHARE = 1e-22
 _WIDE, _VERY_WIDE = 1e-3, 0.1  # relative widths of delta that are worth a second and a third try
 _Found = TypeVar("_Found")
 
@@ -82,7 +81,7 @@ def epsilon_bracket(events: Sequence[PoissonGaussian], delta: float) -> Bracket:
 
 
 def _epsilon(steps: Steps, delta: float) -> Bracket:
-    if has_closed_form(steps):
+    if steps.has_closed_form:
         return closed_form_epsilon(steps, delta)
     found = epsilon_bounds(steps, "remove", delta)
     # adding is rarely the worse direction; then one bound at the other's epsilon settles it
@@ -103,7 +102,7 @@ def delta_curve(events: Sequence[PoissonGaussian], epsilons: Floats) -> tuple[Fl
 
 
 def _curve(steps: Steps, epsilons: Floats) -> tuple[Floats, Floats]:
-    if has_closed_form(steps):
+    if steps.has_closed_form:
         return closed_form(steps, epsilons)
     remove = curve_bounds(steps, "remove", epsilons, np.zeros(len(epsilons)))
     add = curve_bounds(steps, "add", epsilons, remove[0])
@@ -192,7 +191,9 @@ def curve_bounds(steps: Steps, direction: Direction, epsilons: Floats, floors: F
             low, high = bounds(epsilons[waiting])
             lower[waiting], upper[waiting] = np.maximum(lower[waiting], low), np.minimum(upper[waiting], high)
 
-    sides = [ContourSide(steps, direction, dropped) for dropped in ((0.0, _TINY) if direction == "remove" else (0.0,))]
+    sides = [
+        ContourSide(steps, direction, dropped) for dropped in ((0.0, _TINY_SHARE) if direction == "remove" else (0.0,))
+    ]
     for side in sides:
         improve(_WIDE, partial(contour_curve, side, most_work=SOME_WORK if LatticeSide.serves(steps) else math.inf))
     if LatticeSide.serves(steps):

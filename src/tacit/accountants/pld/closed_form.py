@@ -54,12 +54,8 @@ def one_step_add(epsilons: Floats, q: float, m: float) -> Bounds:
     return low, np.clip(high, 0.0, 1.0)
 
 
-def has_closed_form(steps: Steps) -> bool:
-    """Only plain Gaussians, or one single subsampled step."""
-    return steps.total == 0 or (steps.total == 1 and steps.gaussian_square == 0)
-
-
-def closed_form(steps: Steps, epsilons: Floats) -> tuple[Floats, Floats]:
+def closed_form(steps: Steps, epsilons: Floats) -> Bounds:
+    """delta at each epsilon, for steps with ``has_closed_form``."""
     if steps.total == 1:
         q, m = float(steps.probabilities[0]), float(steps.noise_multipliers[0])
         remove, add = one_step_remove(epsilons, q, m), one_step_add(epsilons, q, m)

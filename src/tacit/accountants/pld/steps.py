@@ -1,4 +1,4 @@
-"""What the engines read (Poisson-subsampled Gaussian steps and their privacy loss) and what they answer (a bracket)."""
+"""What the engines read (Poisson-subsampled Gaussian steps) and what they answer (a bracket)."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.special import erf, expit, logit, ndtri
+from scipy.special import erf, ndtri
 
 from tacit.errors import InputError, RefusedError
 from tacit.types import Floats
@@ -15,7 +15,6 @@ Direction = Literal["remove", "add"]
 
 FAINT = 1e-150  # noise multipliers below which squares leave floating point
 UNIT = 2.0**-53  # half the distance from 1 to the next float
-_LARGE = 700.0  # e^700 is still a float
 
 
 class UnresolvedError(RefusedError):
@@ -91,6 +90,12 @@ class Steps:
         """The number of subsampled steps."""
         return float(self.counts.sum())
 
+    @property
+    def has_closed_form(self) -> bool:
+        """Only plain Gaussians, or one single subsampled step."""
+        total = float(self.counts.sum())
+        return total == 0 or (total == 1 and self.gaussian_square == 0)
+
 
 def merge(events: Sequence[PoissonGaussian]) -> Steps:
     """Add up equal steps; the order of a ledger does not matter to a privacy loss distribution."""
@@ -115,42 +120,6 @@ def cut(steps: Steps, dropped: float) -> Steps:
     share = dropped / max(steps.total, 1.0) / 2
     caps = np.maximum(-m * ndtri(share), 1 - m * ndtri(np.minimum(share / q, 0.5))) * (1 + 1e-9)
     return replace(steps, caps=caps)
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """rho(x) = log(1 - q + q exp((2x-1)/(2 m^2))), the log ratio of (1-q) N(0, m^2) + q N(1, m^2) to N(0, m^2).
-
-    Args:
-        value: rho.
-        share: s = m^2 rho'(x) in (0, 1), the posterior probability that the record took part; rho is convex in x.
-        scale: rho is exact to within 12 UNIT times this.
-    """
-
-    value: Floats
-    share: Floats
-    scale: Floats
-
-
-def loss_at(x: Floats, probability: Floats, noise_multiplier: Floats) -> Loss:
-    """rho and rho' at the points x; the arguments broadcast."""
-    q, square = probability, noise_multiplier**2
-    exponent = (x - 0.5) / square
-    value = _log_ratio(exponent, q)
-    share = expit(exponent + logit(q))
-    # errors of the exponent enter with weight s, of the logarithm with |rho|; near q = 1 the argument of the
-    # logarithm is a sum of two rounded terms, which costs an absolute unit
-    scale = share * (np.abs(exponent) + 1 / square + 1) + np.abs(value) + (q > 0.5)
-    return Loss(value, share, scale)
-
-
-def _log_ratio(exponent: Floats, q: Floats) -> Floats:
-    """log(1 - q + q e^t), in the form that keeps most digits for each q and t; q e^t may be tiny at a large t."""
-    small = np.minimum(exponent, _LARGE)
-    moderate = np.where(q > 0.5, np.log((1 - q) + q * np.exp(small)), np.log1p(np.minimum(q, 0.5) * np.expm1(small)))
-    large = exponent + np.log(q) + np.log1p((1 - q) / q * np.exp(-np.maximum(exponent, _LARGE)))
-    result: Floats = np.where(exponent > _LARGE, large, moderate)
-    return result
 
 
 def tolerance(epsilon: float) -> float:

@@ -28,7 +28,7 @@ from tacit.types import Floats
 
 _LOG_NEGLIGIBLE = 45.0
 _ROUNDING = 1e-11  # absolute, added to the log moment of each pass
-_LITTLE = 0.05  # noise below which hiding the step changes little (log t of a/(2 z^2)), and grids would be large
+_LITTLE_NOISE = 0.05  # noise below which hiding the step changes little (log t of a/(2 z^2)), and grids would be large
 _GROUPS = (0.0, 10.0, 63.0, math.inf)  # moments that share a grid
 
 
@@ -92,7 +92,7 @@ def pass_log_moments(item: Pass, orders: Floats) -> Floats:
 def _pass_log_moments(item: Pass, orders: tuple[float, ...]) -> tuple[float, ...]:
     a = np.asarray(orders)
     known = a * (a - 1) / (2 * item.noise_multiplier**2)  # one step whose number is known: Renyi is quasi-convex
-    if item.bins == 1 or item.noise_multiplier < _LITTLE:
+    if item.bins == 1 or item.noise_multiplier < _LITTLE_NOISE:
         return tuple(known)
     both = np.maximum(remove_log_moments(item, a), add_log_moments(item, a))
     # logarithms of coefficients are rounded in units of themselves, at each squaring of the series

@@ -9,8 +9,7 @@ from tacit.accountants.guarantee import refuse_event
 from tacit.accountants.renyi.balls_in_bins import pass_log_moments, passes
 from tacit.accountants.renyi.discrete import discrete_log_moments
 from tacit.accountants.renyi.fixed_size import fixed_size_log_moments
-from tacit.accountants.renyi.moments import log_moments
-from tacit.accountants.renyi.poisson_steps import ORDERS, checked_orders, poisson_log_moments
+from tacit.accountants.renyi.moments import ORDERS, checked_orders, log_moments, poisson_log_moments
 from tacit.accountants.renyi.posterior_sample import posterior_sample_log_moments
 from tacit.accountants.renyi.trials import tuned_log_moments
 from tacit.ledger import (

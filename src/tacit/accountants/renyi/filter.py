@@ -17,7 +17,7 @@ from tacit.accountants.failures import without_failures
 from tacit.accountants.guarantee import check_delta
 from tacit.accountants.renyi.conversion import conversion_cost
 from tacit.accountants.renyi.divergences import renyi_curve
-from tacit.accountants.renyi.poisson_steps import ORDERS
+from tacit.accountants.renyi.moments import ORDERS
 from tacit.errors import InputError, RefusedError
 from tacit.ledger import Charge, Ledger, LedgerHeader
 

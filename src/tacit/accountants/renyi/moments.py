@@ -13,14 +13,14 @@ none is taken: above a = 1 the chord between whole orders, below 0 the logarithm
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
-from tacit.accountants.pld.contour.points import step, window
+from tacit.accountants.pld.loss import step, window
 from tacit.accountants.pld.steps import UNIT
 from tacit.errors import InputError
 from tacit.types import Floats
@@ -37,6 +37,27 @@ _SMALL = 0.33  # below this |a u| the binomial series is used
 _TERMS = 14  # of that series: 0.36^14 / 14! is below half a unit of the first one
 _NARROW = 0.005  # noise multipliers below which an integral takes too many points anyway
 _FAINT, _LOUD = 1e-150, 1e70  # noise multipliers beyond which powers leave floating point
+_AT_ONCE = 4096  # events
+
+_FINE_ORDERS = np.round(np.arange(1.1, 10.95, 0.1), 1)  # fractional orders matter for few and for loud releases
+_FAR_ORDERS = np.unique(np.round(np.geomspace(64, 1024, 20)))  # and large ones for faint releases
+ORDERS: tuple[float, ...] = tuple(float(order) for order in (*_FINE_ORDERS, *range(11, 64), *_FAR_ORDERS))
+
+
+def poisson_log_moments(rows: Sequence[tuple[float, float, int]], a: Floats) -> Floats:
+    """The sum over (probability, noise multiplier, steps) of what the steps cost at each order."""
+    total = np.zeros(a.size)
+    for start in range(0, len(rows), _AT_ONCE):  # the moments of all of them at once need not fit into memory
+        q, z, count = np.asarray(rows[start : start + _AT_ONCE], dtype=float).T
+        with np.errstate(over="ignore"):  # an honest infinity
+            total += count @ log_moments(q, z, a)
+    return total
+
+
+def checked_orders(orders: Floats) -> Floats:
+    if orders.size == 0 or not (np.isfinite(orders).all() and (orders > 1).all()):
+        raise InputError("orders must be finite numbers above 1")
+    return orders
 
 
 def log_moments(probability: ArrayLike, noise_multiplier: ArrayLike, powers: ArrayLike) -> Floats:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tacit.accountants.failures import without_failures
-from tacit.accountants.guarantee import Guarantee, check_ledger, statement
-from tacit.accountants.renyi.conversion import ROUNDING, Conversion, conversion_cost, epsilon_from_rdp
+from tacit.accountants.guarantee import Guarantee, check_ledger, refuse_adaptive, statement
+from tacit.accountants.renyi.conversion import ROUNDING, Conversion, conversion_cost, epsilon_from_rdp, rdp_bound
 from tacit.accountants.renyi.divergences import renyi_curve
 from tacit.accountants.renyi.filter import filter_of
-from tacit.accountants.renyi.poisson_steps import ORDERS
+from tacit.accountants.renyi.moments import ORDERS
 from tacit.accountants.renyi.posterior_sample import pure_epsilon, taken_as_exact
+from tacit.accountants.renyi.trials import gamma_for_trials, selection_rdp
 from tacit.ledger import Ledger
 
 PRETENDED = "not a bound: a posterior sample came from a sampler that is not exact, and how near it comes is not known"
@@ -20,7 +21,8 @@ PRETENDED = "not a bound: a posterior sample came from a sampler that is not exa
 class RDPAccountant:
     """A rigorous upper bound, quick and additive; looser than PLD by some ten percent.
 
-    For an adaptive schedule it states the Renyi filter's guarantee at the declared budget (failure-modes.md, F13).
+    For an adaptive schedule (later steps chosen after a look at outputs) it states the Renyi filter's guarantee at the
+    declared budget.
     """
 
     orders: tuple[float, ...] = ORDERS
@@ -67,3 +69,23 @@ class RDPAccountant:
             is_bound=True,
             also=(opened.sentence,),
         )
+
+
+def selection_guarantee(trial: Ledger, *, delta: float, trials: float, eta: float = 1.0) -> Guarantee:
+    """What a search costs that draws its number of trials (``trials`` expected) and releases only the best.
+
+    ``renyi/trials.py`` has the theorem.
+
+    Args:
+        trial: the ledger of the most expensive single trial, scoring included.
+    """
+    check_ledger(trial, delta)
+    refuse_adaptive("private selection", trial)
+    gamma = gamma_for_trials(trials, eta)
+    curve = selection_rdp(renyi_curve(trial), ORDERS, gamma, eta)
+    epsilon = rdp_bound(curve, ORDERS, delta)
+    also = (
+        f"search: the number of trials was drawn from a truncated negative binomial (eta {eta:g}, mean {trials:g}), "
+        "settings were drawn independently of the data, and only the best trial is released",
+    )
+    return statement(trial, accountant="rdp_selection", epsilon=epsilon, delta=delta, is_bound=True, also=also)

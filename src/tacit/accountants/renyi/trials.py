@@ -28,7 +28,7 @@ from functools import lru_cache
 import numpy as np
 
 from tacit.accountants.pld import PoissonGaussian, delta_curve
-from tacit.accountants.renyi.poisson_steps import ORDERS, poisson_log_moments
+from tacit.accountants.renyi.moments import ORDERS, poisson_log_moments
 from tacit.accountants.search import root
 from tacit.errors import InputError
 from tacit.ledger import NegativeBinomialTrials, PoissonTrials, Tuned

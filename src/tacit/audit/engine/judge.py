@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.utils.data import default_collate
 
-from tacit.audit.finding import described, raise_if_of_the_machine
+from tacit.audit.finding import described, raise_machine_errors
 from tacit.audit.replay import ROOM, share_of_charge
 from tacit.errors import TacitError
 from tacit.gradients.record_gradients import ROUNDING
@@ -159,7 +159,7 @@ def release(
                 private.backward(sample)
             queries = private.ledger.charges[0].event.queries
     except TacitError as error:
-        raise_if_of_the_machine(error)
+        raise_machine_errors(error)
         return Released(refused=described(error))
     gradients = {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
     sums = {name: value.double() * _EVERYBODY.denominator for name, value in gradients.items()}

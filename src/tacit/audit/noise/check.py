@@ -25,7 +25,7 @@ Queries = tuple[GaussianSumQuery, ...]
 
 _NOBODY = PoissonSampling(probability=1e-15, expected_size=7.0)  # a denominator that a wrong one will not equal
 _WIDTH = 2000  # coordinates of a release
-_MANY = 1_000_000  # draws of a check that may take seconds
+_SLOW_DRAWS = 1_000_000  # draws of a check that may take seconds
 _KEYS = 300_000
 
 
@@ -45,7 +45,7 @@ def check_noise(subjects: Sequence[Subject], draws: int = 5_000_000, processes: 
     width = _width(each)
     table = Randomness().normals(each - each % width).numpy().reshape(-1, width)
     trials += _named("normals", table, torch.float64)
-    keys = 1_000 if draws < _MANY else _KEYS
+    keys = 1_000 if draws < _SLOW_DRAWS else _KEYS
     broke = (*rejected(trials), *far_draws(), *repeated_blocks(processes), *small_keys(keys))
     least = min(one.p_value for one in trials)
     off = max(abs(scale - 1) for scale in scales)

@@ -44,7 +44,7 @@ class Total:
 def account_registry(path: Path, delta: float, *, json: bool) -> None:
     """One row a run, and the total over all of them."""
     runs = registered_runs(path)
-    totals = [_total([run.ledger for run in same], delta) for same in _of_one_kind(runs)]
+    totals = [_total([run.ledger for run in same], delta) for same in _grouped_by_unit_and_neighbours(runs)]
     spent = [_best(guarantees(run.ledger, delta)) for run in runs]
     if json:
         rows = [_row(run, epsilon, delta) for run, epsilon in zip(runs, spent, strict=True)]
@@ -60,7 +60,7 @@ def account_registry(path: Path, delta: float, *, json: bool) -> None:
     console.print(f"  - {UNSEEN}", style="dim", highlight=False)
 
 
-def _of_one_kind(runs: Iterable[RegisteredRun]) -> list[list[RegisteredRun]]:
+def _grouped_by_unit_and_neighbours(runs: Iterable[RegisteredRun]) -> list[list[RegisteredRun]]:
     def kind(run: RegisteredRun) -> tuple[str, str]:
         return run.ledger.header.unit, run.ledger.header.neighbours
 

@@ -1,6 +1,6 @@
 """The demo's data: breast cancer (Wisconsin), inside scikit-learn, as tables, with declared bounds.
 
-Bounds taken from private data would leak it (failure-modes.md, F15). These are the ranges in the data set's own public
+Bounds taken from private data would leak it. These are the ranges in the data set's own public
 documentation, rounded outward.
 """
 

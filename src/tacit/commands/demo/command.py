@@ -12,7 +12,6 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import track
 
 from tacit.commands.output import console, print_json, say
 from tacit.errors import InputError
@@ -110,7 +109,7 @@ class _Case:
         )
 
 
-def _three(folder: Path) -> list[_Case]:
+def _example_patients(folder: Path) -> list[_Case]:
     """The surest benign, the surest malignant and the least certain patient among the predictions."""
     with (folder / "predictions.csv").open() as said, (folder / "new-patients.csv").open() as true:
         rows = list(zip(csv.DictReader(said), csv.DictReader(true), strict=True))
@@ -151,13 +150,13 @@ class _Outcome:
             "mce": self.calibration.mce_of_filled_bins,
             "effective_temperature": self.temperature,
             "guarantees": [result.to_json() for result in self.results],
-            "predictions": [asdict(case) for case in _three(self.folder)],
+            "predictions": [asdict(case) for case in _example_patients(self.folder)],
             "out": str(self.folder),
         }
 
     def show(self, run: Callable[..., None]) -> None:
         say("", head="Three patients")
-        for case in _three(self.folder):
+        for case in _example_patients(self.folder):
             say(f"  {case.describe()}")
         say(
             " What does privacy cost? One test of 143 patients says little, so the same was done on "
@@ -194,12 +193,13 @@ def _compare(folder: Path, quiet: bool) -> _Outcome:
     from tacit.ledger import read_ledger
     from tacit.runs import Problem, RunFacts, RunFolder, read_predictor, train_table
     from tacit.tables import encode
+    from tacit.training.progress import progress_bar
 
     schema = patients_schema()
     problem = Problem(schema, TARGET, EPSILON, DELTA)
     probabilities, labels, opened = [], [], []
-    with tempfile.TemporaryDirectory() as elsewhere:
-        for number in track(range(SPLITS), "ten splits", disable=quiet, transient=True, console=console):
+    with tempfile.TemporaryDirectory() as elsewhere, progress_bar(SPLITS, shown=not quiet, console=console) as passed:
+        for number in range(SPLITS):
             private, public = (encode(table, schema, TARGET) for table in split(number))
             if number == 0:
                 predictor = read_predictor(folder / "run")
@@ -209,6 +209,7 @@ def _compare(folder: Path, quiet: bool) -> _Outcome:
             probabilities.append(predictor.classes(public.inputs).mean)
             labels.append(torch.from_numpy(public.targets))
             opened.append(_open_accuracy(private, public))
+            passed(number)
     accuracies = [float((p.argmax(1) == t).double().mean()) for p, t in zip(probabilities, labels, strict=True)]
     together, truth = torch.cat(probabilities), torch.cat(labels)
     calibration = reliability(together, truth, bins=10)

@@ -76,11 +76,7 @@ def train(
         sample_weight=sample_weight, class_weight=weights_of(class_weight),
     )  # fmt: skip
     if resume:
-        facts = interrupted_run(folder, asked, table)
-        if facts.problem.search is not None:
-            raise InputError(f"{out} holds a search; go on with tacit tune DATA --resume --out {out}")
-        if bayesian_evidence and not facts.evidence:
-            raise InputError("the run was started without --bayesian-evidence; its first steps cannot be gathered now")
+        facts = _resumed(folder, asked, table, bayesian_evidence=bayesian_evidence)
     elif plan:
         say_plan(planned_run(table, data, asked, schema, public), best, as_json=json)
         return
@@ -100,12 +96,21 @@ def train(
         explain_settings(facts)
     if not json:
         warn(facts.problem.recipe.warnings)
-    with _progress(facts, shown=not json) as on_step, _saying_how_to_go_on(folder):
+    with _progress(facts, shown=not json) as on_step, _hint_when_interrupted(folder):
         begun = facts.problem.asked is not None and not is_there(folder.checkpoint)  # asked, and not trained a step
         trained = train_table(
             facts, private, folder, test=test, resume=resume and not begun, begun=begun, on_step=on_step
         )
     say_outcome(folder, trained.facts, trained.fitted.ledger, as_json=json)
+
+
+def _resumed(folder: RunFolder, asked: Request, table: Table, *, bayesian_evidence: bool) -> RunFacts:
+    facts = interrupted_run(folder, asked, table)
+    if facts.problem.search is not None:
+        raise InputError(f"{folder.path} holds a search; go on with tacit tune DATA --resume --out {folder.path}")
+    if bayesian_evidence and not facts.evidence:
+        raise InputError("the run was started without --bayesian-evidence; its first steps cannot be gathered now")
+    return facts
 
 
 def declared_numbers(folder: RunFolder, schema: Path | None, *, resume: bool) -> Sequence[str]:
@@ -139,7 +144,7 @@ def _say_shared_rows(private: Table, public: Table) -> None:
 
 
 @contextmanager
-def _saying_how_to_go_on(folder: RunFolder) -> Iterator[None]:
+def _hint_when_interrupted(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:

@@ -23,7 +23,7 @@ def planned_run(table: Table, data: Path, asked: Request, schema: Path | None, p
 
 
 def say_plan(problem: Problem, best: float, *, as_json: bool) -> None:
-    from tacit.runs.expected import expected_accuracy
+    from tacit.runs.quality.expected import expected_accuracy
 
     epsilons = sorted({problem.epsilon, *(round(problem.epsilon * factor, 6) for factor in _BESIDE)})
     found = expected_accuracy(problem, epsilons, best)

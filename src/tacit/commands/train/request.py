@@ -68,7 +68,7 @@ def new_run(
         if asked.search is not None:
             raise InputError("a schema that leaves something to ask for needs tacit train; or tacit schema --ask first")
         total = None if budget is None or shared is None else (folder.name_of(budget), shared)
-        return _asked_run(table, asked, schema, target, folder, registry, total)
+        return _run_with_open_schema(table, asked, schema, target, folder, registry, total)
     schema.check(target)
     problem = problem_of(asked, schema, target, default_delta(schema.units), shared is not None)
     _ = problem.recipe  # refuses bad numbers before anything is written
@@ -86,7 +86,7 @@ def problem_of(asked: Request, schema: Schema, target: str, delta: float, shared
     )  # fmt: skip
 
 
-def _asked_run(
+def _run_with_open_schema(
     table: Table, asked: Request, schema: Schema, target: str, folder: RunFolder, registry: str | None,
     shared: tuple[str, float] | None,
 ) -> RunFacts:  # fmt: skip

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from tacit.reports.content import Block, Picture, Report
-from tacit.reports.language import sayer
+from tacit.reports.language import translator
 from tacit.reports.pictures import (
     Chart,
     Forest,
@@ -23,7 +23,7 @@ from tacit.reports.pictures import (
     draw_people,
     draw_person_key,
 )
-from tacit.reports.text import percent_up, small, up
+from tacit.reports.text import in_full, percent_up, round_up
 from tacit.storage.names import one_line
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def to_html(report: Report) -> str:
     return (
         _environment()
         .from_string(_file("page.html.jinja"))
-        .render(report=report, style=style, policy=policy, say=sayer(report.language))
+        .render(report=report, style=style, policy=policy, say=translator(report.language))
     )
 
 
@@ -51,7 +51,8 @@ def _environment() -> "Environment":
     from jinja2 import Environment, StrictUndefined  # a third of a second, for pages alone
 
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters.update(drawn=_drawn, key=_key, kind=_kind, line=_line, up=up, percent_up=percent_up, small=small)
+    made.filters.update(drawn=_svg_of, key=_key, kind=_kind, line=_line)
+    made.filters.update(up=round_up, percent_up=percent_up, small=in_full)
     return made
 
 
@@ -64,7 +65,7 @@ def _kind(block: Block) -> str:
     return type(block).__name__.lower()
 
 
-def _drawn(picture: Picture) -> str:
+def _svg_of(picture: Picture) -> str:
     title, description = _line(picture.title), _line(picture.description)
     match picture.drawing:
         case People() as people:

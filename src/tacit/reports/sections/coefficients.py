@@ -6,7 +6,7 @@ from tacit.runs import DeclaredFacts
 from tacit.runs.facts import Interval
 from tacit.storage.names import clean
 
-_MOST = 40  # effects in a plot
+_MOST_EFFECTS = 40  # effects in a plot
 
 
 def coefficients_section(facts: DeclaredFacts) -> Section:
@@ -36,7 +36,7 @@ def _plot(rows: tuple[Interval, ...], level: str) -> Picture | None:
         Effect(clean(row.name), row.estimate * row.scale, row.low * row.scale, row.high * row.scale)
         for row in rows
         if row.scale is not None and row.estimate is not None and row.low is not None and row.high is not None
-    )[:_MOST]
+    )[:_MOST_EFFECTS]
     if not effects:
         return None
     clear = [effect.name for effect in effects if effect.low > 0 or effect.high < 0]

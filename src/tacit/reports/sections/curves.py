@@ -9,7 +9,7 @@ from tacit.errors import RefusedError
 from tacit.ledger import Ledger
 from tacit.reports.content import Block, Headline, Paragraph, Picture, Section
 from tacit.reports.pictures import Axis, Chart, Series, room_above
-from tacit.reports.text import percent_up, small, up
+from tacit.reports.text import in_full, percent_up, round_up
 
 MANY = 64  # kinds of steps above which a point of a curve takes longer than a reader wants to wait
 
@@ -40,14 +40,14 @@ def epsilon_picture(ledger: Ledger, delta: float) -> Picture:
         "epsilon-delta",
         "Epsilon for every delta",
         f"The same run can be described by many pairs: a smaller delta goes with a larger epsilon. From delta "
-        f"{small(x[0])} to {small(x[-1])}, epsilon falls from {up(values[0])} to {up(values[-1])}; at delta "
-        f"{small(delta)} it is {up(here)}. Every point of the line is a certified upper bound (PLD).",
+        f"{in_full(x[0])} to {in_full(x[-1])}, epsilon falls from {round_up(values[0])} to {round_up(values[-1])}; at "
+        f"delta {in_full(delta)} it is {round_up(here)}. Every point of the line is a certified upper bound (PLD).",
         Chart(
             Axis("delta", x[0], x[-1], log=True),
             Axis("epsilon", 0.0, room_above(values)),
             (
                 Series("certified upper bound (PLD)", x, values),
-                Series(f"delta {small(delta)}, as stated on this page", (delta,), (here,), "warm", "points"),
+                Series(f"delta {in_full(delta)}, as stated on this page", (delta,), (here,), "warm", "points"),
             ),
         ),
     )
@@ -87,8 +87,8 @@ def steps_picture(ledger: Ledger, delta: float) -> Picture:
     return Picture(
         "steps",
         "The cost as training went on",
-        f"Every step adds to the cost. About half of the {ledger.steps:,} steps cost epsilon {up(half)}; all of them "
-        f"{up(values[-1])} (certified upper bounds by {name}, delta {small(delta)}).",
+        f"Every step adds to the cost. About half of the {ledger.steps:,} steps cost epsilon {round_up(half)}; all of "
+        f"them {round_up(values[-1])} (certified upper bounds by {name}, delta {in_full(delta)}).",
         Chart(
             Axis("steps", 0.0, float(ledger.steps)),
             Axis("epsilon so far", 0.0, room_above(values)),

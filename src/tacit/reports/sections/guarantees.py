@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tacit.accountants import Guarantee, Refusal
 from tacit.reports.content import Block, Paragraph, Points, Section, Table
-from tacit.reports.text import small, up
+from tacit.reports.text import in_full, round_up
 from tacit.reports.words import APPROXIMATION, BOUND, NOTION
 
 COLUMNS = ("Accountant", "Epsilon", "Delta", "Notion", "Neighbours", "Unit", "What the number is", "Rests on")
@@ -37,8 +37,8 @@ def _row(result: Guarantee | Refusal, notes: list[str]) -> tuple[str, ...]:
         return (result.accountant.upper(), f"refused: {result.reason}")
     return (
         result.accountant.upper(),
-        up(result.epsilon, 4) if result.is_bound else f"about {result.epsilon:.4f}",
-        small(result.delta),
+        round_up(result.epsilon, 4) if result.is_bound else f"about {result.epsilon:.4f}",
+        in_full(result.delta),
         NOTION[result.notion],
         _NEIGHBOURS[result.neighbours],
         result.unit,

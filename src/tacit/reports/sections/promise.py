@@ -8,7 +8,7 @@ from tacit.errors import RefusedError
 from tacit.ledger import Ledger
 from tacit.reports.content import Headline, Paragraph, Picture, Points, Section, Terms
 from tacit.reports.pictures import People
-from tacit.reports.text import down, percent_up, small, up
+from tacit.reports.text import in_full, percent_up, round_down, round_up
 from tacit.reports.words import (
     APPROXIMATION,
     BOUND,
@@ -74,8 +74,8 @@ def promise_section(ledger: Ledger, said: Headline) -> Section:
             Terms(
                 (
                     ("Who is protected", f"{WHOSE[ledger.header.unit]}. Compared are {_compared(ledger)}."),
-                    (f"Epsilon {up(stated.epsilon)}", epsilon_in_words(stated)),
-                    (f"Delta {small(stated.delta)}", delta_in_words(stated, size)),
+                    (f"Epsilon {round_up(stated.epsilon)}", epsilon_in_words(stated)),
+                    (f"Delta {in_full(stated.delta)}", delta_in_words(stated, size)),
                     ("How sure is it?", _how_sure(stated)),
                     (f"Best guess {percent_up(said.attack or 1.0)}", f"P(A) at even odds beforehand, {said.by}."),
                 )
@@ -102,6 +102,6 @@ def _how_sure(stated: Guarantee) -> str:
         return f"{APPROXIMATION.capitalize()}: the truth may be worse. No accountant could certify this run."
     text = f"{BOUND.capitalize()}, by the accountant {stated.accountant}."
     if stated.lower is not None and stated.lower > 0:
-        between = f"{down(stated.lower)} and {up(stated.epsilon, 4)}"
+        between = f"{round_down(stated.lower)} and {round_up(stated.epsilon, 4)}"
         text += f" The true epsilon of the recorded mechanism lies between {between}."
     return text

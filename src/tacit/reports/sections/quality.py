@@ -8,8 +8,8 @@ import numpy as np
 from tacit.reports.content import Block, Paragraph, Picture, Section, Table, Terms
 from tacit.reports.pictures import Axis, Chart, Series, room_above
 from tacit.reports.text import percent
-from tacit.runs.evaluation_file import Classification, Evaluation, Regression
 from tacit.runs.facts import AnsweredQuery
+from tacit.runs.quality.evaluation_file import Classification, Evaluation, Regression
 
 ENOUGH = 25  # as in evaluation/calibration.py: a bin with fewer records says nothing
 DECLINED = 0.2

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tacit.ledger import FixedSizeSample, Ledger, PosteriorSample, SamplingEvent, Tuned
 from tacit.reports.content import Block, Section, Table, Terms
-from tacit.reports.text import listed
+from tacit.reports.text import join_names
 from tacit.runs import DeclaredFacts, RunContent
 from tacit.runs.facts import QUERIES
 
@@ -67,8 +67,8 @@ def _declared(facts: DeclaredFacts) -> list[tuple[str, str]]:
     rows = [
         ("Task", facts.task),
         ("Predicts", facts.target),
-        ("Classes", listed(facts.classes)),
-        ("From", listed(facts.features)),
+        ("Classes", join_names(facts.classes)),
+        ("From", join_names(facts.features)),
         ("Method", facts.method),
         ("Model", facts.model),
         ("Privacy asked for", "" if facts.epsilon is None else f"epsilon {facts.epsilon:g}"),

@@ -11,7 +11,7 @@ from tacit.ledger import Ledger
 from tacit.reports.content import Block, Paragraph, Picture, Points, Section, Table
 from tacit.reports.pictures import Axis, Chart, Series, room_above
 from tacit.reports.sections.guarantees import assumptions
-from tacit.reports.text import percent, small, up
+from tacit.reports.text import in_full, percent, round_up
 from tacit.types import Floats
 
 _COLUMNS = ("Accountant", "Whom it is about", "Epsilon", "Delta")
@@ -43,7 +43,7 @@ def _row(result: Guarantee | Refusal) -> tuple[str, ...]:
     if isinstance(result, Refusal):
         return result.accountant, f"refused: {result.reason}"
     whom = "a typical record" if result.percentile is None else f"{percent(result.percentile, 2)} of people"
-    return result.accountant, whom, f"{result.epsilon:.4f}", small(result.delta)
+    return result.accountant, whom, f"{result.epsilon:.4f}", in_full(result.delta)
 
 
 def percentile_picture(ledger: Ledger, evidence: Evidence, delta: float, epsilons: Floats) -> Picture:
@@ -60,7 +60,7 @@ def percentile_picture(ledger: Ledger, evidence: Evidence, delta: float, epsilon
         f"percentiles-{evidence.kind}",
         "How many people have how much privacy",
         f"Read from right to left: fewer and fewer people have an epsilon above the line. Half of these "
-        f"{evidence.kind} have at most {half:.3f}; nobody has more than the worst case, {up(worst)}.",
+        f"{evidence.kind} have at most {half:.3f}; nobody has more than the worst case, {round_up(worst)}.",
         Chart(
             Axis("share of people who may have more", min(x, default=1e-3), 0.9, log=True, percent=True),
             Axis("epsilon", 0.0, room_above((*y, worst))),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tacit.ledger import LedgerHeader
 from tacit.reports.content import Banner, Headline, Points, Section
-from tacit.reports.text import up
+from tacit.reports.text import round_up
 from tacit.runs import DeclaredFacts, RunContent
 
 _DERIVED = "(derived|read off|taken) from (the )?(private )?data|(derived|read off|taken) (the )?(private )?data"
@@ -49,7 +49,7 @@ def _warnings(run: RunContent, said: Headline) -> Iterator[str]:
         yield "The ledger ends in an unfinished line, as after a crash; a whole block of steps is charged for it."
     asked, stated = run.ledger.header.epsilon, said.guarantee
     if asked is not None and stated is not None and run.ledger.header.delta == stated.delta and stated.epsilon > asked:
-        yield f"The ledger declares a budget of epsilon {asked:g}; it costs {up(stated.epsilon)}."
+        yield f"The ledger declares a budget of epsilon {asked:g}; it costs {round_up(stated.epsilon)}."
     if run.facts is not None:
         yield from _contradictions(run.facts, run.ledger.header)
         yield from run.facts.warnings

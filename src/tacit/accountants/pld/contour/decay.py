@@ -18,13 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.accountants.pld.contour.moments import central_moments
-from tacit.accountants.pld.contour.points import window
-from tacit.accountants.pld.steps import UNIT, Steps, loss_at
+from tacit.accountants.pld.loss import loss_at, window
+from tacit.accountants.pld.steps import UNIT, Steps
 from tacit.types import Floats
 
 _POINTS = 320
 _ROWS = 64
-_FEW = 8  # steps for which every point is tried
+_FEW_STEPS = 8  # steps for which every point is tried
 
 
 def tails_from_decay(decay: Floats, heights: Floats, square: float, spacing: float) -> Floats:
@@ -77,7 +77,7 @@ def _without_rare_losses(cells: "_Cells", heights: Floats) -> Floats:
     """The quartic bound from the losses below x0 only, x0 the best of some points."""
     width = np.maximum(np.diff(cells.loss, axis=1) - cells.loss_error, 0.0)
     mass = width * np.minimum(cells.density[:, :-1], cells.density[:, 1:]) * cells.below
-    places = np.arange(_POINTS // 8, _POINTS - 1, 8 if len(mass) <= _FEW else 32)
+    places = np.arange(_POINTS // 8, _POINTS - 1, 8 if len(mass) <= _FEW_STEPS else 32)
     u = (cells.loss[:, :-1] + cells.loss[:, 1:]) / 2 - cells.loss[:, [_POINTS // 2]]
     powers = (
         np.ones_like(u),
@@ -95,7 +95,7 @@ def _without_rare_losses(cells: "_Cells", heights: Floats) -> Floats:
 
 def _by_parts(cells: "_Cells", heights: Floats) -> Floats:
     """min over x0 of 1 - p + V/y, which falls with y; 1e-9 keeps its rounding on the safe side."""
-    stride = 1 if len(cells.mass) <= _FEW else 4
+    stride = 1 if len(cells.mass) <= _FEW_STEPS else 4
     missing, variation = 1 - cells.mass[:, ::stride], cells.variation[:, ::stride]
     result: Floats = (missing[:, None] + variation[:, None] / heights[:, None]).min(axis=2) + 1e-9
     return result

@@ -23,7 +23,8 @@ import numpy as np
 
 from tacit.accountants.pld.contour.moments import Line, Moments, moments_on_line
 from tacit.accountants.pld.contour.saddle import Cumulants, tilt_of
-from tacit.accountants.pld.steps import UNIT, Direction, Steps, UnresolvedError
+from tacit.accountants.pld.steps import UNIT, Bracket, Direction, Steps, UnresolvedError, at_floor, tolerance
+from tacit.accountants.search import crossing
 from tacit.errors import RefusedError
 from tacit.types import Complexes, Floats
 
@@ -96,6 +97,33 @@ class Contour:
             smooth, smooth_error = _sum(self.shape, self.smoother, epsilons)
             lower = lower - factor * np.maximum(smooth + smooth_error - lower, 0.0)
         return np.clip(lower, 0.0, 1.0), upper
+
+    def narrow(self, known: Bracket, delta: float, dropped: float, floor: float) -> Bracket:
+        """Shrink a bracket of the epsilon of ``delta`` by the bounds of delta; never widens it.
+
+        Args:
+            dropped: what upper bounds of delta have to include on top.
+        """
+
+        def lower(epsilon: float) -> float:
+            return float(self.bounds(np.array([epsilon]))[0][0])
+
+        def upper(epsilon: float) -> float:
+            return min(float(self.bounds(np.array([epsilon]))[1][0]) + dropped, 1.0)
+
+        low, high = known.lower, known.upper
+        if upper(low) <= delta:
+            return at_floor(low, floor)
+        fine = 0.01 * tolerance(high)
+        high = crossing(upper, delta, low, high, fine)[1]
+        # below the nodes' own epsilon the bounds grow loose, so the lower end is sought downwards from the upper one
+        gap = fine
+        while high - gap > low and lower(high - gap) <= delta:
+            gap *= 3
+        start = max(low, high - gap)
+        if lower(start) > delta:
+            low = crossing(lower, delta, start, high, fine)[0]
+        return Bracket(low, high)
 
 
 def contour(steps: Steps, direction: Direction, shape: Shape) -> Contour:

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import fft
 
-from tacit.accountants.pld.contour.points import Points, points_for, step
+from tacit.accountants.pld.contour.points import Points, points_for
+from tacit.accountants.pld.loss import step
 from tacit.accountants.pld.steps import UNIT
 from tacit.types import Complexes, Floats
 
 _TERMS = 21  # (pi/4)^21/21! = 1e-22
 _TOGETHER = 128  # points added up in one go
-_DUE = 1e-22
+_TERMS_ERROR = 1e-22
 _CHUNK = 2_000_000  # numbers held at once
-FEW = 8  # steps that are always transformed one by one
-_MUCH = 2_000_000  # products above which more of them are, too
+_FEW_STEPS = 8  # steps that are always transformed one by one
+_MANY_PRODUCTS = 2_000_000  # products above which more of them are, too
 
 
 def by_products(points: Points, spacing: float, low: int, high: int) -> tuple[Complexes, Floats]:
@@ -77,7 +78,7 @@ def _row(points: Points, row: int, spacing: float, low: int, high: int) -> tuple
         result += 1j**order * factor * fft.rfft(table)[low:high].conj()
         moment *= offset
         factor *= angles / (order + 1)
-        if float(np.abs(moment).sum() * factor[-1]) < _DUE:
+        if float(np.abs(moment).sum() * factor[-1]) < _TERMS_ERROR:
             break
     # what is rounded: the mass that leaves cell 0, and what the rest of it adds beyond order 0
     stays = float((np.mod(cell, cells) == 0) * points.weights[row] @ np.abs(offset))
@@ -85,7 +86,7 @@ def _row(points: Points, row: int, spacing: float, low: int, high: int) -> tuple
     y = spacing * np.arange(low, high)
     error = np.minimum(2 * points.rounding[row], y * points.rounding_by_loss[row])
     error += gain * (4 * outside + 1.6 * angles * stays)
-    return result, UNIT * error + points.rest[row] + 4 * _DUE + points.slope[row] * y
+    return result, UNIT * error + points.rest[row] + 4 * _TERMS_ERROR + points.slope[row] * y
 
 
 def _powers(losses: Floats, spacing: float, number: int, start: Complexes | Floats) -> Complexes:
@@ -158,13 +159,15 @@ def moments_on_line(
     errors, peak = np.empty((size, line.size)), np.zeros((2, size))
     least = float(noise_multipliers.min())
     # transforms cost little more for a thousand points than for some: there one band goes far up
-    bands = _bands(line, max(16.0, 1000 * least), 4.0) if size <= FEW else _bands(line, max(16.0, 16 * least), 2.0)
+    bands = (
+        _bands(line, max(16.0, 1000 * least), 4.0) if size <= _FEW_STEPS else _bands(line, max(16.0, 16 * least), 2.0)
+    )
     for low, high in bands:
         for rows in _chunks(noise_multipliers, tilts, line.spacing, high):
             law = (probabilities[rows], noise_multipliers[rows], ends[rows])
             points = points_for(*law, line.tilt, line.spacing * high)
-            much = points.losses.shape[1] * (high - low) > _MUCH
-            waves = by_transforms if size <= FEW or much else by_products
+            much = points.losses.shape[1] * (high - low) > _MANY_PRODUCTS
+            waves = by_transforms if size <= _FEW_STEPS or much else by_products
             excess[rows, low:high], errors[rows, low:high] = waves(points, line.spacing, low, high)
             if low == 0:
                 peak[:, rows] = points.log_peak, points.peak_error

@@ -1,4 +1,7 @@
-"""The log moment generating function of a ledger on the real axis, and the best real part for the contour."""
+"""The log moment generating function K of a ledger on the real axis: Chernoff bounds, and the best line of a contour.
+
+A contour is cheap if its period is short, the one that makes the aliases below and above its epsilons negligible.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,12 +12,15 @@ import numpy as np
 from tacit.accountants.pld.contour.moments import real_moments
 from tacit.accountants.pld.steps import Direction, Steps, UnresolvedError
 
-_LEAST, _MOST = 1e-7, 1e8
-_CLOSE = 1.05  # how near to the best c the search goes
+_LOWEST_C, _HIGHEST_C = 1e-7, 1e8
+_CLOSE_RATIO = 1.05  # how near to the best c the search goes
 _TURNS = 40
 _ROWS = 16  # moments evaluated together: as fast as one
-_SECTIONS = 15  # 2^(1/15) < _CLOSE
+_SECTIONS = 15  # 2^(1/15) < _CLOSE_RATIO
 _AT_CAP = 1e-14  # with more mass at a cap the trapezoid rule is not exact enough for a line
+_FAR = (2.0, 4.0)  # further points above c, that bound far aliases
+_LOWER = 3  # lines below c that are compared
+_RATIO = 1.16  # of neighbouring lines that are compared: each is a point above those below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +55,14 @@ def tilt_of(direction: Direction, c: float) -> float:
 
 def cumulants(steps: Steps, direction: Direction, points: Sequence[float]) -> list[Cumulants]:
     """K(c) = sum of count * F(a) + mu^2 c (c+1)/2, and its derivatives, at several points at once."""
-    c, square = np.array(points, dtype=np.float64), steps.gaussian_square
+    c, square, kinds = np.array(points, dtype=np.float64), steps.gaussian_square, len(steps.counts)
     value, first, second = square * c * (c + 1) / 2, square * (c + 0.5), np.full(len(c), square)
     error, end = np.zeros(len(c)), np.zeros(len(c))
-    if steps.size:
-        sign = 1.0 if direction == "remove" else -1.0
-        tilts = c + 1 if direction == "remove" else -c
+    if kinds:
+        sign, tilts = (1.0, c + 1) if direction == "remove" else (-1.0, -c)
         q, m, caps = (np.repeat(law, len(c)) for law in (steps.probabilities, steps.noise_multipliers, steps.caps))
-        found = real_moments(q, m, caps, np.tile(tilts, steps.size))
-        rows = [row.reshape(steps.size, len(c)) for row in found]
+        found = real_moments(q, m, caps, np.tile(tilts, kinds))
+        rows = [row.reshape(kinds, len(c)) for row in found]
         sums = [steps.counts @ row for row in rows[:4]]
         value, first, second, error = value + sums[0], first + sign * sums[1], second + sums[2], sums[3]
         error += 1e-15 * (steps.counts @ np.abs(rows[0]))
@@ -94,9 +99,6 @@ class RealAxis:
                 return [point for c in points for point in self._evaluate([c])]
             return [Cumulants(points[0], math.inf, math.inf, math.inf, 0.0, math.inf)]
 
-    def seen(self) -> list[Cumulants]:
-        return list(self._seen.values())
-
     def for_epsilon(self, epsilon: float) -> Cumulants:
         """Just below the c of the smallest Chernoff bound of delta."""
         return self._search(lambda point: point.best_epsilon - epsilon)
@@ -104,6 +106,16 @@ class RealAxis:
     def for_delta(self, log_delta: float) -> Cumulants:
         """Just below the c of the smallest Chernoff epsilon."""
         return self._search(lambda point: log_delta - point.log_chernoff(point.best_epsilon))
+
+    def log_delta_at_most(self, epsilon: float) -> float:
+        """The smallest Chernoff bound of log delta(epsilon): never below the truth, without a contour."""
+        self.for_epsilon(epsilon)
+        return min(point.log_chernoff(epsilon) for point in self._seen.values())
+
+    def epsilon_at_most(self, log_delta: float) -> float:
+        """The smallest Chernoff bound of epsilon, which may be negative."""
+        self.for_delta(log_delta)
+        return min(point.chernoff_epsilon(log_delta) for point in self._seen.values())
 
     def reaches(self, epsilon: float, log_delta: float) -> bool:
         """Whether a Chernoff bound of delta(epsilon) is as low as asked.
@@ -124,7 +136,7 @@ class RealAxis:
                 left = point
             if right is None or left is None:
                 c = 2 * c if right is None else c / 2
-                if not _LEAST < c < _MOST:
+                if not _LOWEST_C < c < _HIGHEST_C:
                     return False
                 continue
             meet, least = _tangents(left, right, epsilon)
@@ -132,6 +144,40 @@ class RealAxis:
                 return False
             c = min(max(meet, left.c**0.9 * right.c**0.1), left.c**0.1 * right.c**0.9)
         return False
+
+    def best_line(
+        self, peak: Cumulants, epsilon: float, log_delta: float, log_share: float
+    ) -> tuple[Cumulants, tuple[Cumulants, ...], float]:
+        """The line with the smallest period, the points above it that bound its aliases, and that period.
+
+        Among ``peak`` and somewhat below, where the tilted loss may be much narrower. Not too far below: there
+        exp(K(c) - c eps) exceeds delta, and rounding with it.
+
+        Args:
+            log_share: the log of what aliases may add to delta.
+        """
+        self.look([peak.c * factor for factor in _FAR] + [peak.c * _RATIO**power for power in range(-_LOWER, 3)])
+        best, least = peak, self.period(peak, epsilon, log_share)
+        for power in range(1, _LOWER + 1):
+            line = self.at(peak.c * _RATIO**-power)
+            found = self.period(line, epsilon, log_share)
+            if found < least and line.value - line.c * epsilon - log_delta < 12:
+                best, least = line, found
+        return best, self._above(best), least
+
+    def period(self, line: Cumulants, epsilon: float, log_share: float) -> float:
+        """The smallest period U that makes the aliases below and above negligible."""
+        below = (1 - log_share) / line.c
+        above = min(
+            (point.value + point.error - point.c * epsilon + 1 - log_share) / (point.c - line.c)
+            for point in self._above(line)
+        )
+        return max(below, above)
+
+    def _above(self, line: Cumulants) -> tuple[Cumulants, ...]:
+        """Some points above c, near and far; those that the search has seen come for nothing."""
+        self.look([line.c * _RATIO**power for power in (1, 2)])
+        return tuple(point for point in self._seen.values() if point.c > 1.02 * line.c and math.isfinite(point.value))
 
     def _search(self, rising: Callable[[Cumulants], float]) -> Cumulants:
         """Look on log c for the zero of a function that rises with c; the end of the range if there is none.
@@ -145,19 +191,20 @@ class RealAxis:
             return math.inf if point.end > _AT_CAP or math.isnan(value) else value
 
         def ends() -> tuple[float, float]:
-            low = max((point.c for point in self.seen() if height(point) <= 0), default=0.0)
-            return low, min((point.c for point in self.seen() if height(point) > 0), default=math.inf)
+            seen = self._seen.values()
+            low = max((point.c for point in seen if height(point) <= 0), default=0.0)
+            return low, min((point.c for point in seen if height(point) > 0), default=math.inf)
 
         few = self._together > 1
         if not self._seen:
             self.look([self._guess() * 2.0**power for power in (range(-6, 3) if few else (0,))])
         low, high = ends()
-        while (low == 0 and high > _LEAST) or (high == math.inf and low < _MOST):
+        while (low == 0 and high > _LOWEST_C) or (high == math.inf and low < _HIGHEST_C):
             self.look([high / 2**power if low == 0 else low * 2**power for power in ((1, 2) if few else (1,))])
             low, high = ends()
         if low == 0 or high == math.inf:
             return self.at(high if low == 0 else low)
-        while high > _CLOSE * low:
+        while high > _CLOSE_RATIO * low:
             share = _false_position(height(self.at(low)), height(self.at(high)))
             shares = np.arange(1, _SECTIONS) / _SECTIONS if few else np.array([share])
             self.look((low * (high / low) ** shares).tolist())

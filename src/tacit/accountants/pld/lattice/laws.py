@@ -263,3 +263,10 @@ def _best_shift(missing: Floats, weights: Floats, width: float) -> float:
     whole = float(weights.sum())
     cost = [s * whole + width * float(weights[missing > s].sum()) for s in choices]
     return float(choices[int(np.argmin(cost))])
+
+
+def any_tail(tails: list[float], counts: Floats) -> float:
+    """The probability that some step is in its tail."""
+    if max(tails) >= 1:
+        return 1.0
+    return -math.expm1(float(counts @ np.log1p(-np.array(tails))))

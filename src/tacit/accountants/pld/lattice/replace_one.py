@@ -22,16 +22,16 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import erf, ndtri
 
-from tacit.accountants.pld.lattice.grid import Circle, Line, any_tail, compose
-from tacit.accountants.pld.lattice.laws import Cells, Law, cells_between, doubt_of
-from tacit.accountants.pld.lattice.tails import Bins, Tails
-from tacit.accountants.pld.steps import UNIT, PoissonGaussian, loss_at
+from tacit.accountants.pld.lattice.composition import Bins, Profile, Tails, compose
+from tacit.accountants.pld.lattice.laws import Cells, Law, any_tail, cells_between, doubt_of
+from tacit.accountants.pld.loss import loss_at
+from tacit.accountants.pld.steps import UNIT, PoissonGaussian
 from tacit.accountants.search import crossing
 from tacit.types import Floats
 
 _CELLS = (1_000, 4_000, 16_000)  # on the side of gains; finer ones until epsilon moves by less than a thousandth
-_CLOSE = 1e-3
-_LOST = 1e-4  # of delta, that losses beyond the lattice may add on each side
+_CLOSE_ENOUGH = 1e-3
+_SHARE_LOST = 1e-4  # of delta, that losses beyond the lattice may add on each side
 _MOST_SIZE = 2**21
 
 
@@ -45,7 +45,7 @@ def epsilon_of_samples(events: Sequence[PoissonGaussian], delta: float, known: f
     best = known
     for cells in _CELLS:
         found = _epsilon(events, delta, best, cells)
-        if found is None or found > best * (1 - _CLOSE):
+        if found is None or found > best * (1 - _CLOSE_ENOUGH):
             return min(best, best if found is None else found)
         best = found
     return best
@@ -54,7 +54,7 @@ def epsilon_of_samples(events: Sequence[PoissonGaussian], delta: float, known: f
 def _epsilon(events: Sequence[PoissonGaussian], delta: float, known: float, cells: int) -> float | None:
     """From one lattice; None where floating point, or the size allowed, does not suffice."""
     counts = np.array([event.count for event in events], dtype=np.float64)
-    above, below = _reach(events, _LOST * delta / float(counts.sum()))
+    above, below = _reach(events, _SHARE_LOST * delta / float(counts.sum()))
     width = above / cells
     number = math.ceil(below / width)
     laws = [law(event.probability, event.noise_multiplier, width, number, cells) for event in events]
@@ -64,7 +64,7 @@ def _epsilon(events: Sequence[PoissonGaussian], delta: float, known: float, cell
     line, extra = found
 
     def upper(epsilon: float) -> float:
-        return min(1.0, line.at(epsilon) * (1 + 1e-9) + line.error(epsilon) + extra)
+        return min(1.0, line.upper(epsilon) + extra)
 
     if upper(0.0) <= delta:
         return 0.0
@@ -120,7 +120,7 @@ def _add_falls(masses: Floats, cells: Cells, u: Floats, width: float, doubt: flo
 
 def _composed(
     laws: list[Law], counts: Floats, below: int, width: float, known: float, log_delta: float
-) -> tuple[Line, float] | None:
+) -> tuple[Profile, float] | None:
     """delta from epsilon 0 to ``known``, and what losses outside of the lattice or of its window may add."""
     total = float(counts.sum())
     if width * len(laws[0].masses) > 300 or total > 1e7:
@@ -128,17 +128,17 @@ def _composed(
     start = int(total) * below - 3  # of the lowest sum, which is total * -below cells
     bins = _single_bins(len(laws[0].masses), width)
     tails = Tails(laws, counts, bins)
-    window = tails.window(start, start + math.floor(known / width), log_delta + math.log(_LOST), _MOST_SIZE)
-    if window is None:
+    aim, log_share = start + math.floor(known / width), log_delta + math.log(_SHARE_LOST)
+    circle = tails.window(start, aim, log_share, _MOST_SIZE, known / width + 8)
+    if circle is None:
         return None
-    first = start + window.offset
-    circle = Circle(width, 1, window.tilt, window.size, -window.offset, int(known / width) + 8)
+    first = start - circle.skip
     line = compose(laws, counts, circle, first, tails.aliases(circle.tilt, first, circle.size))
     if line is None:
         return None
-    slack = 16 * UNIT * (total * width * below + known + width * window.size)
+    slack = 16 * UNIT * (total * width * below + known + width * circle.size)
     moved = float(counts @ [one.shift for one in laws]) + slack - total * below * width
-    lost = tails.lost(first, window.size)
+    lost = tails.lost(first, circle.size)
     return replace(line, first=line.first + moved), lost + any_tail([one.tail_p for one in laws], counts) * (1 + 1e-12)
 
 

@@ -1,24 +1,30 @@
-"""Answers from the lattice: refined until the bracket is narrow, or too large to be worth it."""
+"""Answers from the lattice: refined until the bracket is narrow, or too large to be worth it.
+
+Both laws of each step, from above and from below, are composed into bounds of delta. Steps beyond the lattice count,
+from above, as placed by ``from_above``; from below with P - e^epsilon Q, which never exceeds the positive part.
+"""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accountants.pld.lattice.grid import Frame, Grid, grid
-from tacit.accountants.pld.steps import Bracket, Direction, Steps, at_floor, enough, loss_at, tolerance, total_variation
+from tacit.accountants.pld.lattice.composition import Bins, Grid, Tails, compose
+from tacit.accountants.pld.lattice.laws import any_tail, from_above, from_below
+from tacit.accountants.pld.loss import loss_at
+from tacit.accountants.pld.steps import UNIT, Bracket, Direction, Steps, at_floor, enough, tolerance, total_variation
 from tacit.accountants.search import crossing
 from tacit.types import Floats
 
 _POINTS = 240
 _SLOPES = np.geomspace(1e-3, 1e4, 64)
 Mask = NDArray[np.bool_]
-MOST_KINDS = 64
+_MOST_KINDS = 64
 FIRST = 500  # cells of one step in the first lattice
 CHEAP = 12_000  # cells up to which no contour is likely to be faster
 MOST = 2**19
-_FINE, _STUCK = 6000, 0.8  # cells, and the share of a bracket that so many should not leave
+_FINE_CELLS, _STUCK_SHARE = 6000, 0.8  # cells, and the share of a bracket that so many should not leave
 _ROUNDS = 7
 _TABLES = 12  # lattices of one curve
 
@@ -63,6 +69,58 @@ class Sketch:
 
 
 @dataclass(frozen=True, slots=True)
+class Frame:
+    """The lattice asked for: spacing, number of cells of one step, the least epsilon and the one of most interest.
+
+    Args:
+        log_share: the log of what masses outside of the lattice may add to delta.
+        most: the largest epsilon that is wanted.
+    """
+
+    width: float
+    number: int
+    least: float
+    aim: float
+    log_share: float
+    most: float = math.inf
+
+
+def grid(steps: Steps, direction: Direction, frame: Frame, most_size: int) -> Grid | None:
+    """Discretise and compose both ways; None where floating point, or the size allowed, does not suffice."""
+    sign = 1 if direction == "remove" else -1
+    width, number, counts, total = frame.width, frame.number, steps.counts, steps.total
+    bottom = sign * math.fsum(counts * np.log1p(-steps.probabilities))  # the loss where every u is 0
+    if width * number > 300 or frame.least - bottom > 300 or total > 1e7:
+        return None
+    pairs = list(zip(steps.probabilities.tolist(), steps.noise_multipliers.tolist(), strict=True))
+    above = [from_above(q, m, direction, width, number) for q, m in pairs]
+    # losses are bottom + i h, i = sum of +-k; the window of i that is kept starts just below the least epsilon
+    start = math.floor((frame.least - bottom) / width) - 3
+    bins = Bins.of(number + 1, sign, width)
+    tails = Tails(above, counts, bins)
+    aim = max(start, math.floor((frame.aim - bottom) / width))
+    circle = tails.window(start, aim, frame.log_share, most_size, (frame.most - frame.least) / width + 8)
+    if circle is None:
+        return None
+    below = [from_below(q, m, direction, width, number, circle.tilt) for q, m in pairs]
+    lines = []
+    for laws in (above, below):
+        origin = bottom + sign * float(counts @ [law.origin for law in laws])
+        shift = float(counts @ [law.shift for law in laws])
+        first = math.floor((frame.least - origin) / width) - 3 - circle.skip
+        aliases = (tails if laws is above else Tails(below, counts, bins)).aliases(circle.tilt, first, circle.size)
+        line = compose(laws, counts, circle, first, aliases)
+        if line is None:
+            return None
+        lines.append(replace(line, first=line.first + origin + (shift if laws is above else -shift)))
+    infinite = any_tail([law.tail_p for law in above], counts)
+    tail_p, tail_q = any_tail([law.tail_p for law in below], counts), any_tail([law.tail_q for law in below], counts)
+    lost = tails.lost(start - circle.skip, circle.size)
+    slack = 16 * UNIT * (abs(bottom) + total * width + frame.least + width * circle.size)
+    return Grid(lines[0], lines[1], lost + infinite * (1 + 1e-12), tail_p * (1 - 1e-12), tail_q * (1 + 1e-12), slack)
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A bracket, whether it is as narrow as wanted, and how many cells that took or would take."""
 
@@ -82,7 +140,7 @@ class LatticeSide:
 
     @staticmethod
     def serves(steps: Steps) -> bool:
-        return 0 < steps.size <= MOST_KINDS and steps.gaussian_square == 0
+        return 0 < steps.size <= _MOST_KINDS and steps.gaussian_square == 0
 
     def lattice(self, number: int, low: float, high: float, aim: float, log_delta: float) -> Grid | None:
         """A lattice for epsilons from ``low`` to ``high``, best at ``aim``.
@@ -144,7 +202,7 @@ class LatticeSide:
             if high - low <= aim:
                 return Found(Bracket(low, high), True, number)
             wanted = int(number * min(max(1.3 * math.sqrt((high - low) / aim), 1.5), 12.0))
-            stuck = number > _FINE and high - low > _STUCK * before  # by rounding, which no lattice mends
+            stuck = number > _FINE_CELLS and high - low > _STUCK_SHARE * before  # by rounding, which no lattice mends
             if wanted > most or stuck:
                 return Found(Bracket(low, high), False, wanted)
             number = wanted

@@ -16,22 +16,22 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from scipy.special import pdtr
 
-from tacit.accountants import BudgetGate
+from tacit.accountants.budget import charge_within
 from tacit.errors import InputError, LedgerError
 from tacit.ledger import Charge, Ledger, LedgerFile, NegativeBinomialTrials, PoissonTrials, read_ledger
 from tacit.posteriors import load_posterior
 from tacit.randomness import Randomness
 from tacit.runs.fit import Fitted, learn, training_plan
 from tacit.runs.folder import RunFolder
-from tacit.runs.hold_out import weights_of
 from tacit.runs.predictions import Predictor
 from tacit.runs.problem import Problem
+from tacit.runs.quality.hold_out import weights_of
 from tacit.storage.json_files import read_json, write_json
 from tacit.tables import Encoded, target_scale
 from tacit.training import TrainingPlan
 from tacit.types import Floats
 
-_MOST = 10**6  # trials; rounding must not make the sum of chances fall short of 1 for ever
+_MOST_TRIALS = 10**6  # trials; rounding must not make the sum of chances fall short of 1 for ever
 _CUT = 0.5  # of half a number's declared range: errors beyond count like errors there
 FORMAT = 1
 
@@ -117,7 +117,7 @@ def drawn_number(number: PoissonTrials | NegativeBinomialTrials, unit: float) ->
 
 def _poisson_quantile(mean: float, unit: float) -> int:
     count = 0
-    while pdtr(count, mean) <= unit and count < _MOST:
+    while pdtr(count, mean) <= unit and count < _MOST_TRIALS:
         count += 1
     return count
 
@@ -126,7 +126,7 @@ def _negative_binomial_quantile(eta: float, gamma: float, unit: float) -> int:
     """Chances follow p(k+1) = p(k) (1 - gamma) (k + eta) / (k + 1); p(1) is the derivative of E[x^K] at 0."""
     chance = (1 - gamma) / -np.log(gamma) if abs(eta) < 1e-9 else eta * (1 - gamma) / (gamma**-eta - 1)
     count, below = 1, chance
-    while below <= unit and count < _MOST:
+    while below <= unit and count < _MOST_TRIALS:
         chance *= (1 - gamma) * (count + eta) / (count + 1)
         count += 1
         below += chance
@@ -160,10 +160,7 @@ def _charge(problem: Problem, plan: TrainingPlan, randomness: Randomness) -> Non
     with LedgerFile(plan.ledger, plan.header(randomness)) as file:
         if not problem.shared and settings.search in file.ledger.merged():
             return
-        if plan.budget is not None:
-            BudgetGate(plan.budget)(file.ledger, charges)
-        file.plan(len(charges))
-        file.reserve(charges)
+        charge_within(plan.budget, file, charges, planned=len(charges))
 
 
 def _after_trial(

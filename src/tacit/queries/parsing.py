@@ -5,11 +5,11 @@ from typing import Protocol
 
 from tacit.errors import InputError
 from tacit.queries.answers import Answer
-from tacit.queries.bounds import Bounds
-from tacit.queries.columns import MOST_CELLS, Cells, Values
-from tacit.queries.levels import Levels
-from tacit.queries.moments import Correlation, Counts, Moments, Sums
-from tacit.queries.quantiles import Quantiles
+from tacit.queries.kinds.bounds import Bounds
+from tacit.queries.kinds.columns import MOST_CELLS, Cells, Values
+from tacit.queries.kinds.levels import Levels
+from tacit.queries.kinds.moments import Correlation, Counts, Moments, Sums
+from tacit.queries.kinds.quantiles import Quantiles
 from tacit.queries.release import Contribution, Noisy, Part
 from tacit.tables import Category, Number, Schema, Table
 from tacit.tables.files import to_number

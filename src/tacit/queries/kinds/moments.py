@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.intervals import Ratio, critical
 from tacit.queries.answers import Answer
-from tacit.queries.columns import Cells, Values
+from tacit.queries.kinds.columns import Cells, Values
 from tacit.queries.release import Contribution, Noisy, Part
 from tacit.tables import Table
 from tacit.types import Floats
@@ -37,7 +37,7 @@ class Counts:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.cells.columns)
+        return self.cells.names
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -60,7 +60,7 @@ class Sums:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (self.values.column.name, *(column.name for column in self.cells.columns))
+        return (self.values.column.name, *self.cells.names)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -90,7 +90,7 @@ class Moments:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (self.values.column.name, *(column.name for column in self.cells.columns))
+        return (self.values.column.name, *self.cells.names)
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -30,7 +30,7 @@ import numpy as np
 
 from tacit.intervals import critical
 from tacit.queries.answers import Answer
-from tacit.queries.columns import Values
+from tacit.queries.kinds.columns import Values
 from tacit.queries.release import Contribution, Noisy, Part
 from tacit.tables import Table
 from tacit.types import Floats
@@ -39,7 +39,7 @@ BRANCHES, LEVELS = 4, 7
 LEAVES = BRANCHES**LEVELS
 _SIZES = [BRANCHES ** (LEVELS - level) for level in range(1, LEVELS + 1)]  # of a node, in leaves
 _LAMBDAS = [sum(_SIZES[level:]) for level in range(LEVELS)]
-_ENOUGH = 2.0  # standard deviations that a window holds
+_WINDOW_STDDEVS = 2.0  # standard deviations that a window holds
 _CLEARLY = 3.0  # standard errors by which a lump shows
 _MATTERS = 2.5  # standard deviations of a count: lumps that would move an interval
 _COARSE = 5  # the level, of 1024 nodes, on which lumps must be excluded
@@ -131,7 +131,7 @@ class Tree:
         while window < LEAVES // 4:
             place = _crossing(_averaged(distance, window))
             start, end = (int(np.clip(round(place + side * window / 2), 0, LEAVES)) for side in (-1, 1))
-            if distance[end] - distance[start] >= _ENOUGH * self._stddev(place, share, 1):
+            if distance[end] - distance[start] >= _WINDOW_STDDEVS * self._stddev(place, share, 1):
                 break
             window *= 2
         return window

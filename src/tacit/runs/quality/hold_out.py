@@ -16,7 +16,7 @@ from tacit.errors import InputError
 from tacit.randomness import Randomness
 from tacit.runs.folder import RunFolder
 from tacit.runs.predictions import Predictor
-from tacit.runs.scores import BINS, LOSS_CUT, Released, Score, class_scores, number_scores
+from tacit.runs.quality.scores import BINS, LOSS_CUT, Released, Score, class_scores, number_scores
 from tacit.storage.files import read_bytes, replace_file
 from tacit.tables import Encoded, target_scale
 from tacit.tables.releases import score_event

@@ -6,6 +6,7 @@ What the private one reaches on such tables follows from public numbers alone; r
 on each other, can do better or worse.
 """
 
+import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
+from tacit.accountants.search import root
 from tacit.errors import InputError, check_inside
 from tacit.randomness import Randomness
 from tacit.runs.facts import RunFacts
@@ -48,7 +50,7 @@ def expected_accuracy(problem: Problem, epsilons: Sequence[float], best: float, 
     """
     check_inside("best", best)
     if problem.classes is None:
-        raise InputError("--plan says how often classes would be told right; for numbers, tacit regress --plan")
+        raise InputError("--plan says how often classes would be right; for numbers, tacit regress --plan")
     if best <= 1 / len(problem.classes):
         raise InputError(f"--best must be above {1 / len(problem.classes):.2f}, which guessing reaches")
     alike = replace(problem.schema, unit="record", records=problem.schema.units, sample_weight=None, class_weight={})
@@ -62,7 +64,7 @@ def expected_accuracy(problem: Problem, epsilons: Sequence[float], best: float, 
 
 def _accuracy(problem: Problem, best: float, seed: int) -> float:
     chance = np.random.default_rng(seed)
-    inputs = encode_inputs(_made_up(problem, problem.units + _TEST, chance), problem.schema, problem.target)
+    inputs = encode_inputs(_made_up_table(problem, problem.units + _TEST, chance), problem.schema, problem.target)
     classes = len(problem.classes or ())
     scores = inputs @ chance.normal(size=(inputs.shape[1], classes))
     scores -= scores.mean(0)  # no class is frequent by itself
@@ -78,17 +80,17 @@ def _accuracy(problem: Problem, best: float, seed: int) -> float:
 
 def _clearness(scores: Floats, best: float) -> float:
     """The factor with which the best guess is right as often as is asked for."""
-    low, high = 0.0, 1e6
-    for _ in range(60):
-        middle = (low * high) ** 0.5 if low else high / 10
-        right = float(softmax(middle * scores, axis=1).max(1).mean())
-        low, high = (middle, high) if right < best else (low, middle)
-        if low == 0 and high < 1e-9:
-            break
-    return high
+
+    def missing(log_factor: float) -> float:
+        return best - float(softmax(math.exp(log_factor) * scores, axis=1).max(1).mean())
+
+    low, high = math.log(1e-9), math.log(1e6)
+    if missing(low) <= 0 or missing(high) > 0:
+        return math.exp(low if missing(low) <= 0 else high)
+    return math.exp(root(missing, low, high))
 
 
-def _made_up(problem: Problem, rows: int, chance: np.random.Generator) -> Table:
+def _made_up_table(problem: Problem, rows: int, chance: np.random.Generator) -> Table:
     return Table({column.name: _cells(column, rows, chance) for column in problem.schema.features(problem.target)})
 
 

@@ -77,6 +77,10 @@ class Cells:
     columns: tuple[Category | Flag | Number, ...] = ()
     equal_bins: int = _EQUAL_BINS
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
     @classmethod
     def declared(cls, schema: Schema, names: tuple[str, ...], equal_bins: int = _EQUAL_BINS) -> "Cells":
         if len(set(names)) < len(names):

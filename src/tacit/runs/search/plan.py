@@ -8,7 +8,7 @@ from tacit.ledger import Charge, Ledger, NegativeBinomialTrials, PoissonTrials
 from tacit.runs.problem import Problem
 from tacit.tables.recipes import ENOUGH
 
-_CLOSE = 0.005  # what settings that are both sensible often differ by, as a share of right answers
+_USUAL_DIFFERENCE = 0.005  # what settings that are both sensible often differ by, as a share of right answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class SearchPlan:
                 f"the defaults are expected to win: a trial's signal to noise is {self.snr:.0f}, below {ENOUGH:g} "
                 f"(defaults: {self.default_snr:.0f})"
             )
-        if self.score_noise > _CLOSE:
+        if self.score_noise > _USUAL_DIFFERENCE:
             return (
                 f"the defaults are expected to win: scores have noise of {self.score_noise:.1%} of the units, so a "
                 "choice between settings that differ by less is a matter of chance"

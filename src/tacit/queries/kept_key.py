@@ -42,7 +42,7 @@ def note_charge(folder: RunFolder) -> None:
 
 
 @contextmanager
-def unpaid(folder: RunFolder) -> Iterator[None]:
+def forgotten_if_refused(folder: RunFolder) -> Iterator[None]:
     """While a charge is tried: if it is refused, nothing was asked."""
     try:
         yield

@@ -10,9 +10,9 @@ from tacit.accountants import Budget, calibrate_noise, check_delta
 from tacit.accountants.failures import RESERVED
 from tacit.errors import InputError, check_inside, is_number
 from tacit.ledger import Charge, LedgerHeader, ThresholdedSample
-from tacit.queries.levels import FAILURE_SHARE, Levels
+from tacit.queries.kinds.levels import FAILURE_SHARE, Levels
+from tacit.queries.parsing import Query, parse_query
 from tacit.queries.release import ReleasePlan
-from tacit.queries.words import Query, parse_query
 from tacit.tables import Schema, Table, default_delta
 from tacit.tables.encoding import check_readable
 
@@ -20,7 +20,7 @@ _DELTA = 1e-6  # where no number of records is declared
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryRequest:
     """Queries about a table of a declared schema, and what they may cost together.
 
     Args:
@@ -31,7 +31,7 @@ class Asked:
 
     Example:
         >>> from tacit.tables import Number
-        >>> asked = Asked(Schema((Number("age", 0, 100),), records=1000), ("count", "mean:age"), 1.0)
+        >>> asked = QueryRequest(Schema((Number("age", 0, 100),), records=1000), ("count", "mean:age"), 1.0)
         >>> asked.delta, round(asked.plan.multiplier, 2), [round(noise, 2) for noise in asked.plan.stddevs]
         (1e-05, 3.73, [5.28, 9.14, 6.46])
     """
@@ -117,7 +117,7 @@ class Asked:
                 "delta": self.delta, "level": self.level, "shares": list(self.shares), "shared": shared}  # fmt: skip
 
     @classmethod
-    def from_json(cls, facts: Mapping[str, Any]) -> "Asked":
+    def from_json(cls, facts: Mapping[str, Any]) -> "QueryRequest":
         """The inverse; the file may have been changed by hand."""
         try:
             return cls(

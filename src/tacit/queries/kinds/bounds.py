@@ -21,7 +21,7 @@ from tacit.types import Floats
 _SIZES: Floats = 2.0 ** (np.arange(-40, 161) / 4)
 EDGES: Floats = np.concatenate([-_SIZES[::-1], _SIZES])  # cells lie between them; beyond, in the outermost
 _CELLS = len(EDGES) - 1
-_NONE = 0.01  # chance that an empty cell stands out
+_CHANCE_OF_ONE = 0.01  # chance that an empty cell stands out
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def found_bounds(counts: Floats, stddev: float) -> tuple[float, float] | None:
         >>> found_bounds(counts.astype(float), 1.0)
         (16.0, 90.6)
     """
-    filled = np.flatnonzero(counts > float(ndtri(1 - _NONE / _CELLS)) * stddev)
+    filled = np.flatnonzero(counts > float(ndtri(1 - _CHANCE_OF_ONE / _CELLS)) * stddev)
     if not len(filled):
         return None
     return _outward(float(EDGES[filled[0]]), np.floor), _outward(float(EDGES[filled[-1] + 1]), np.ceil)

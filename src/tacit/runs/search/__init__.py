@@ -1,0 +1,1 @@
+"""Settings searched for on private records: what it would cost, the trials, and the function that does it."""

@@ -1,0 +1,123 @@
+"""The floor plan in numbers: files, lines, crowded folders, import chains and cycles, what is long.
+
+    python tools/house.py [ROOT]
+
+Another ROOT (a checkout of an earlier version) gives the numbers to compare with; ``tests/test_package.py`` reads the
+imports by the same functions. ``tools/walk.py`` counts how far a reader has to walk.
+"""
+
+import ast
+import hashlib
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+CROWDED = 12  # files of a folder
+LONG_FILE, LONG_FUNCTION = 300, 40  # lines
+DRAWN, SEED = 10, 17  # functions, drawn at random
+
+
+class House:
+    """The modules of a package and what they import; the papers' scripts, which use what is public, are none of it."""
+
+    def __init__(self, root: Path, public: Mapping[str, str] | None = None) -> None:
+        self.package, self.public = root / "src" / "tacit", public or {}
+        scripts = self.package / "reproduction" / "papers"
+        self.files = sorted(path for path in self.package.rglob("*.py") if not path.is_relative_to(scripts))
+        self.names = {self.name_of(path) for path in self.files}
+
+    def name_of(self, path: Path) -> str:
+        parts = path.relative_to(self.package).with_suffix("").parts
+        return ".".join(("tacit", *parts)).removesuffix(".__init__")
+
+    def import_names(self, path: Path, tree: ast.AST | None = None) -> Iterator[str]:
+        """The modules that a file imports, at its top or inside a function, in any form; not what only types need."""
+        for node in ast.iter_child_nodes(tree or ast.parse(path.read_text())):
+            match node:
+                case ast.ImportFrom():
+                    for alias in node.names:
+                        module = f"{node.module}.{alias.name}"
+                        if node.module == "tacit" and module not in self.names:
+                            yield self.public.get(alias.name, "tacit")
+                        else:
+                            yield module if module in self.names else node.module or ""
+                case ast.Import():
+                    yield from (alias.name for alias in node.names)
+                case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                    continue
+                case _:
+                    yield from self.import_names(path, node)
+
+    def graph(self) -> dict[str, set[str]]:
+        """What each module imports of the package. The front door, which imports on demand, stands apart."""
+        needs = {self.name_of(path): set(self.import_names(path)) & self.names for path in self.files}
+        return {name: found - {name, "tacit"} for name, found in needs.items() if name != "tacit"}
+
+
+def cycle(graph: Mapping[str, set[str]]) -> list[str]:
+    """The modules of a cycle, the first one twice; empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def longest_chain(graph: Mapping[str, set[str]]) -> list[str]:
+    @cache
+    def below(name: str) -> tuple[str, ...]:
+        return (name, *max((below(other) for other in sorted(graph.get(name, ()))), key=len, default=()))
+
+    return list(max((below(name) for name in sorted(graph)), key=len))
+
+
+def functions(house: House) -> list[tuple[str, str, int, int]]:
+    """File, name, lines, and lines of the body (without signature and docstring) of every function and method."""
+    found = []
+    for path in house.files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                body, end = node.body[1 if ast.get_docstring(node) is not None else 0 :], node.end_lineno or 0
+                inside = end - body[0].lineno + 1 if body else 0
+                found.append((str(path.relative_to(house.package)), node.name, end - node.lineno + 1, inside))
+    return found
+
+
+def describe(house: House) -> Iterator[str]:
+    lines = {str(path.relative_to(house.package)): len(path.read_text().splitlines()) for path in house.files}
+    yield f"{len(lines)} files, {sum(lines.values()):,} lines"
+    folders = Counter(str(path.parent.relative_to(house.package)) for path in house.files if path.stem != "__init__")
+    crowded = {folder: count for folder, count in folders.items() if count > CROWDED}
+    yield f"folders with more than {CROWDED} files: {len(crowded)} {crowded or ''}"
+    graph = house.graph()
+    found = cycle(graph)
+    yield f"cycle of modules: {' -> '.join(found) or 'none'}"
+    if not found:
+        chain = longest_chain(graph)
+        yield f"longest import chain: {len(chain)} modules: {' -> '.join(name[6:] for name in chain)}"
+    every = functions(house)
+    sizes = sorted(size for _, _, size, _ in every)
+    yield (
+        f"{len(sizes):,} functions: {statistics.median(sizes):g} lines at the median, "
+        f"{sizes[int(0.95 * len(sizes))]} at 95 %, {sizes[-1]} the longest"
+    )
+    yield from (f"long file: {file}, {size} lines" for file, size in lines.items() if size > LONG_FILE)
+    for file, name, size, body in every:
+        if size > LONG_FUNCTION:
+            yield f"long function: {file} {name}, {size} lines, {body} of them neither signature nor docstring"
+    named = {(file, name) for file, name, _, _ in every if not name.startswith("__")}
+    yield f"{DRAWN} functions at random; would a stranger know the room from the name?"
+    yield from (f"  {name:32} {file}" for file, name in sorted(named, key=_draw)[:DRAWN])
+
+
+def _draw(function: tuple[str, str]) -> bytes:
+    """A place in a random order that stays when other functions come and go."""
+    return hashlib.sha256(f"{SEED} {function}".encode()).digest()
+
+
+if __name__ == "__main__":
+    print("\n".join(describe(House(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent))))
