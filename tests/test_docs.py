@@ -160,7 +160,7 @@ def test_every_room_has_its_page():
 
 # ---- claims ----
 
-CLAIM = re.compile(r"^\| ([^|]+) \| [^|]+ \| `([^`]+)` \| `([^`]+)` \| [\d-]+ \| ([0-9a-f]{7,}) \|$", re.M)
+CLAIM = re.compile(r"^\| ([^|]+) \| [^|]+ \| `([^`]+)` \| `([^`]+)` \| [^|]+ \| [\d-]+ \| ([0-9a-f]{7,}) \|$", re.M)
 CLAIMS = CLAIM.findall(PAGES["docs/claims.md"])
 
 
