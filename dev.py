@@ -108,7 +108,8 @@ def integrations() -> None:
 def flower() -> None:
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     quiet = ("-W", "ignore::DeprecationWarning")  # of its typer about its click
-    run(BIN / "python", "-m", "pytest", "-q", *quiet, "tests/integrations/test_flower.py")
+    tests = ("tests/integrations/test_flower.py", "tests/integrations/test_integration_examples.py")
+    run(BIN / "python", "-m", "pytest", "-q", *quiet, *tests)
 
 
 def site() -> None:

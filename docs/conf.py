@@ -21,6 +21,7 @@ exclude_patterns = ["README.md"]
 autodoc_typehints, autodoc_member_order = "signature", "alphabetical"
 napoleon_use_rtype, napoleon_numpy_docstring = False, False
 html_static_path = ["pictures"]
+autodoc_mock_imports = ["transformers", "lightning", "flwr"]  # extras that the site is built without
 
 
 def setup(application: Any) -> None:

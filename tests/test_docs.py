@@ -14,17 +14,22 @@ import pytest
 
 import tacit as package
 from tacit.commands.app import COMMANDS, app
+from tools.notebooks import PAGES as NOTEBOOKS
 
 ROOT = Path(__file__).parent.parent
 PAGES = {str(page.relative_to(ROOT)): page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]}
 FENCE = re.compile(r"^ *```([^\n`]*)\n(.*?)^ *```", re.M | re.S)
-NEEDS_DATA = {"docs/tutorials/mnist.md", "docs/reference/rooms/data.md"}
-ELSEWHERE = {  # pages whose Python is not run here, and why
-    "docs/opacus.md": "test_opacus_page.py; its first block shows Opacus beside Tacit",
-    "docs/ranks.md": "tests/distributed/test_jobs.py runs such loops under torchrun; Ray is not here",
-    "docs/integrations.md": "run by no test yet: its blocks need libraries that are not here",
-}
-SHELL = {"docs/tutorials/table.md": "test_quickstart.py", "docs/study.md": "test_study.py"}
+NEEDS_DATA = {"docs/reference/rooms/data.md"}
+ELSEWHERE = {  # pages whose Python is not run here, and where it is
+    "docs/opacus.md": "test_opacus_page.py, and BERT with docs/integrations.md; Opacus's own lines are only shown",
+    "docs/ranks.md": "tests/distributed/test_jobs.py, on two ranks",
+    "docs/integrations.md": "tests/integrations, by dev.py integrations and dev.py flower",
+} | {f"docs/tutorials/{name}.md": "test_notebooks.py" for name in NOTEBOOKS}
+SHELL = {"docs/tutorials/table.md": "test_notebooks.py", "docs/study.md": "test_study.py"}
+INDENTED = re.compile(r"^\n((?: {4}[^\n]*\n)+)", re.M)
+PICTURES = {"docs/design.md", "docs/explanation/step.md"}
+NOTATION = {"docs/internals.md", "docs/maths.md"}  # types and formulas
+COMMANDS_ONLY = {"docs/regression.md", "docs/tables.md"}  # still indented; their commands are compared below
 KINDS = {"python", "console", "bash", "toml", "text", "{toctree}", "{eval-rst}", ""}
 
 
@@ -75,18 +80,31 @@ def option_names(words):
 
 
 def command_lines(page):
-    for code in blocks(page, "console"):
+    for code in [*blocks(page, "console"), *re.findall(r"(?:^ {4}tacit .*\n)+", PAGES[page], re.M)]:
         for line in code.replace("\\\n", " ").splitlines():
-            if line.startswith("tacit ") and not line.startswith("tacit --"):
+            if line.lstrip().startswith("tacit ") and not line.lstrip().startswith("tacit --"):
                 yield line.split("  #")[0].split()[1:]
 
 
-@pytest.mark.parametrize("page", pages_with("console"))
+@pytest.mark.parametrize("page", sorted({*pages_with("console"), *COMMANDS_ONLY}))
 def test_commands_that_a_page_shows_are_there(page):
     for words in command_lines(page):
         assert words[0] in COMMANDS, words
         asked = {word.split("=")[0] for word in words if word.startswith("--")}
         assert asked <= option_names(words), words
+
+
+def test_extras_that_a_page_shows_are_there():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    shown = {extra for text in PAGES.values() for extra in re.findall(r"pip install '?tacit\[(\w+)\]", text)}
+    assert shown
+    assert shown <= set(declared)
+
+
+@pytest.mark.parametrize("page", sorted({*PAGES} - PICTURES - NOTATION - COMMANDS_ONLY))
+def test_all_code_of_a_page_is_in_a_block_that_is_run_or_checked(page):
+    prose = re.sub(r"^(?:[-*]|\d+\.) .*\n(?:\n? +[^\n]*\n)*", "", FENCE.sub("", PAGES[page]), flags=re.M)
+    assert INDENTED.findall(prose) == []
 
 
 @pytest.mark.parametrize("page", pages_with("toml"))
@@ -142,7 +160,7 @@ def test_every_room_has_its_page():
 
 # ---- claims ----
 
-CLAIM = re.compile(r"^\| ([^|]+) \| [^|]+ \| `([^`]+)` \| `([^`]+)` \| [\d-]+ \| ([0-9a-f]{7,}) \|$", re.M)
+CLAIM = re.compile(r"^\| ([^|]+) \| [^|]+ \| `([^`]+)` \| `([^`]+)` \| [^|]+ \| [\d-]+ \| ([0-9a-f]{7,}) \|$", re.M)
 CLAIMS = CLAIM.findall(PAGES["docs/claims.md"])
 
 

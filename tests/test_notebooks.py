@@ -1,10 +1,20 @@
-"""The notebooks are the tutorials: the same cells, executed, small. Their code runs with the pages (test_docs.py)."""
+"""The notebooks are the tutorials: the same cells, small, and executed here from the first to the last."""
 
 import json
+import os
 
 import pytest
 
-from tools.notebooks import FOLDER, PAGES, ROOT, cells, source
+from tools.notebooks import FOLDER, PAGES, ROOT, cells, run, source
+
+SAYS = {  # what a reader of the page is told to look for
+    "table": ("Privacy: epsilon", "probability benign", "upper bound", "report.html", "released: epsilon"),
+}
+
+
+def code_of(name):
+    found = json.loads((FOLDER / f"{name}.ipynb").read_text())["cells"]
+    return [cell for cell in found if cell["cell_type"] == "code"]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -17,7 +27,24 @@ def test_a_notebook_is_its_tutorial(name):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_notebook_was_executed_without_an_error(name):
-    code = [cell for cell in json.loads((FOLDER / f"{name}.ipynb").read_text())["cells"] if cell["cell_type"] == "code"]
-    outputs = [output for cell in code for output in cell["outputs"]]
+    outputs = [output for cell in code_of(name) for output in cell["outputs"]]
     assert outputs
     assert not any(output["output_type"] == "error" for output in outputs)
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of libraries that a page shows
+def test_a_notebook_runs(name, tmp_path, monkeypatch, request):
+    if name == "mnist":
+        monkeypatch.setenv("TACIT_DATA", str(request.getfixturevalue("data_folder")))
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    names = {"__name__": "__main__"}
+    outputs = [output for cell in code_of(name) for output in run(source(cell), names)]
+    kinds = {output["output_type"] for cell in code_of(name) for output in cell["outputs"]}
+    assert kinds == {output["output_type"] for output in outputs}  # it draws where the kept one has drawn
+    said = "".join(line for output in outputs for line in output.get("text", []))
+    assert [words for words in SAYS.get(name, ()) if words not in said] == []

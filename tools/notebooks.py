@@ -11,6 +11,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,13 @@ def source(cell: dict[str, Any]) -> str:
     return "".join(cell["source"])
 
 
-def _run(text: str, names: dict[str, Any]) -> list[dict[str, Any]]:
+def run(text: str, names: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a cell prints and draws; commands are those of the environment that this Python is of."""
     if text.startswith("%%bash\n"):
-        done = subprocess.run(["bash", "-e", "-c", text[7:]], capture_output=True, text=True, check=True)  # noqa: S607
+        here = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        done = subprocess.run(["bash", "-e", "-c", text[7:]], capture_output=True, text=True, env=here)  # noqa: S607
+        if done.returncode:
+            raise RuntimeError(f"{text}\n{done.stderr}")
         return _printed(done.stdout)
     import matplotlib.pyplot as plt
 
@@ -67,7 +72,7 @@ def notebook(page: str) -> dict[str, Any]:
         cell: dict[str, Any] = {"cell_type": kind, "id": f"cell-{number}", "metadata": {}}
         cell["source"] = text.splitlines(keepends=True)
         if kind == "code":
-            cell |= {"execution_count": None, "outputs": _run(text, names)}
+            cell |= {"execution_count": None, "outputs": run(text, names)}
         made.append(cell)
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return {"cells": made, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}

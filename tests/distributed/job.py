@@ -6,11 +6,13 @@ Every rank writes what it found to FOLDER/<what>-<size>-<rank>.json.
 import hashlib
 import json
 import os
+import re
 import signal
 import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -22,6 +24,7 @@ from torch.nn.functional import cross_entropy
 
 import tacit
 from tacit.distributed import current_ranks
+from tacit.ledger import read_ledger
 
 STEPS = 3
 
@@ -240,6 +243,38 @@ def resumed(folder):
     engine.close()
     return {"from": step, "begun": begun, "released": released, "charged": engine.ledger.steps,
             "seconds": time.monotonic() - started}  # fmt: skip
+
+
+def page(folder):
+    """The Python of docs/ranks.md, each block with names of its own; Ray is a stand-in that calls the loop."""
+    text = (Path(__file__).parents[2] / "docs" / "ranks.md").read_text()
+    train, shards, ray = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names, done = {"tacit": tacit, "losses": losses, "Net": Net, "fully_shard": fully_shard}, {}
+
+    def plan(name, kind=tacit.PrivacyPlan, **more):
+        asked = tacit.PoissonSampling(0.1, 20.3), tacit.ClipRecords(0.5), tacit.GaussianNoise(multiplier=1.0)
+        return kind(*asked, ledger=folder / f"{name}.jsonl", **more)
+
+    def run(code, name, given):
+        exec(code, names | given)
+        done[name] = read_ledger(folder / f"{name}.jsonl").steps
+
+    model, data = problem()
+    job = SimpleNamespace(distributed=SimpleNamespace(init_process_group=lambda backend: None))  # it was called
+    run(train, "train", {"torch": job, "method": tacit.SGD(model, losses, 0.1), "dataset": data,
+                         "plan": plan("train", tacit.TrainingPlan, steps=4)})  # fmt: skip
+    own = {"torch": torch, "model": model, "mesh": init_device_mesh("cpu", (dist.get_world_size(),))}
+    loop = (
+        "for sample in private.samples(data, 4):\n    private.backward(sample)\n    optimizer.step()\nprivate.close()\n"
+    )
+    run(shards + loop, "shards", own | {"data": data, "plan": plan("shards")})
+    trainer = SimpleNamespace(TorchTrainer=lambda loop, scaling_config: SimpleNamespace(fit=loop))
+    modules = {"ray": SimpleNamespace(), "ray.train": SimpleNamespace(ScalingConfig=dict), "ray.train.torch": trainer}
+    sys.modules.update(modules)
+    replica = Net()
+    run(ray, "ray", {"Net": lambda: replica, "plan": plan("ray"), "dataset": data,
+                     "optimizer": torch.optim.SGD(replica.parameters(), lr=0.1)})  # fmt: skip
+    return done
 
 
 def main():

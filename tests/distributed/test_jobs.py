@@ -104,6 +104,11 @@ def test_noise_is_fresh_on_every_rank_and_what_the_ledger_says(tmp_path, size):
     assert {query.noise_stddev for charge in ledger.charges for query in charge.event.queries} == {2.0}
 
 
+def test_the_python_of_the_page_runs_as_it_is_printed(tmp_path):
+    for found in good(2, tmp_path, "page").values():
+        assert found == {"train": 4, "shards": 4, "ray": 100}
+
+
 def test_a_rank_holds_its_part_of_parameters_and_gradients(tmp_path):
     for rank in good(2, tmp_path, "memory").values():
         assert rank["entries"] <= 0.55 * rank["total"]

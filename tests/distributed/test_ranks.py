@@ -38,6 +38,17 @@ def test_a_single_process_is_alone_and_does_what_it_would_do_anyway():
         ranks.together(lambda: 1 / 0)
 
 
+def test_rows_fall_into_as_many_passes_as_the_busiest_rank_needs():
+    class Busy(Ranks):
+        def most(self, number):
+            return max(number, 3)  # another rank's
+
+    assert Ranks().even_share(10, 4) == 4
+    assert Ranks().even_share(0, 4) == 1
+    assert Busy(0, 2).even_share(10, 16) == 4
+    assert Busy(0, 2).even_share(2, 16) == 1
+
+
 def test_what_needs_all_records_at_once_is_refused_on_several_ranks(tmp_path, monkeypatch):
     class Two(Ranks):
         def share(self, tensors):

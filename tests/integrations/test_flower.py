@@ -1,7 +1,9 @@
 """Private rounds on the real Flower, simulated by its own engine. Run by `python3 dev.py flower`."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -156,15 +158,29 @@ def test_what_protects_no_client_is_refused(plan):
         PrivateFedAvg(plan, rate=0.0)
 
 
+class Silent:
+    """A grid of clients that do not answer."""
+
+    def get_node_ids(self):
+        return range(CLIENTS)
+
+    def send_and_receive(self, messages, timeout):
+        assert len(list(messages)) <= CLIENTS
+        return []
+
+
+def test_the_page_runs_as_it_is_printed(tmp_path, monkeypatch):
+    from flwr.clientapp import ClientApp
+
+    monkeypatch.chdir(tmp_path)
+    arrays = ArrayRecord(torch_state_dict={"weight": torch.zeros(3)})
+    text = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text().split("## Flower")[1]
+    [code] = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    exec(code, {"tacit": tacit, "ClientApp": ClientApp, "grid": Silent(), "initial_arrays": arrays})
+    assert read_ledger("ledger.jsonl").steps == 50
+
+
 def test_a_strategy_runs_once_and_another_goes_on_with_its_ledger(plan):
-    class Silent:
-        def get_node_ids(self):
-            return range(CLIENTS)
-
-        def send_and_receive(self, messages, timeout):
-            assert len(list(messages)) <= CLIENTS
-            return []
-
     arrays = ArrayRecord(torch_state_dict={"weight": torch.zeros(3)})
     strategy = PrivateFedAvg(plan)
     strategy.start(Silent(), arrays, num_rounds=2)

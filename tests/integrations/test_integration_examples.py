@@ -29,3 +29,12 @@ def test_lightning_tells_moons_apart(tmp_path):
     said = run("lightning_table.py", "--out", tmp_path / "run")
     assert float(said.split("records ")[1].split(" %")[0]) > 85
     assert "epsilon 1.000" in said or "epsilon 0.99" in said
+
+
+@pytest.mark.filterwarnings("ignore")  # of the libraries
+def test_clients_learn_without_sending_records(tmp_path):
+    pytest.importorskip("flwr", reason="needs the extra flower")
+    pytest.importorskip("ray", reason="needs flwr[simulation]")
+    said = run("flower_clients.py", "--rounds", "6", "--clients", "60", "--epsilon", "30", "--out", tmp_path / "run")
+    assert float(said.split("records ")[1].split(" %")[0]) > 85  # about 96; always "benign" is 77
+    assert "epsilon 30.000" in said or "epsilon 29.99" in said

@@ -1,5 +1,6 @@
 """Compiling, keeping and loading: whatever the folder holds, a process ends with good kernels or none."""
 
+import ctypes
 import os
 import re
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 import torch  # noqa: F401  the threads of its OpenMP are ours
 
 from tacit.kernels import cache, library, state
-from tacit.kernels.library import loaded, prospect
+from tacit.kernels.library import _opened, _openmp_in_use, loaded, prospect
 
 needs_compiler = pytest.mark.skipif(library() is None, reason="no compiler")
 SHOW = "import torch; from tacit import kernels; print(kernels.library() and kernels.library()._name); "
@@ -217,3 +218,22 @@ def test_the_status_names_what_is_left_out(monkeypatch):
     assert state.status() == "kernels: on, without convolutions (it differs from PyTorch here)"
     monkeypatch.setattr(state, "_kernels", lambda _: ([Some("noise", None), Some("convolutions", None)], []))
     assert state.status() == "kernels: off (they differ from PyTorch here)"
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="nobody tells which libraries are in use")
+def test_the_openmp_of_pytorch_is_found_and_shared_with_a_library_that_does_not_see_it(monkeypatch):
+    """As on aarch64; tests/test_aarch64.py does it there."""
+    (found,) = _openmp_in_use()
+    shared, answers = [], iter([OSError("undefined symbol"), "openmp", "kernels"])
+
+    def opened(path, mode=None):
+        shared.append((path, mode))
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(ctypes, "CDLL", opened)
+    assert _opened(Path("kernels.so")) == "kernels"
+    assert [path for path, _ in shared] == ["kernels.so", found, "kernels.so"]
+    assert shared[1][1] == ctypes.RTLD_GLOBAL

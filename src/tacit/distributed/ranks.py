@@ -98,6 +98,11 @@ class Ranks:
             dist.all_reduce(found, dist.ReduceOp.MAX, group=ours)
         return int(found)
 
+    def even_share(self, rows: int, most: int) -> int:
+        """How many of this rank's rows to compute at once, so that all ranks need as many passes as the busiest one."""
+        passes = max(1, self.most(-(-rows // most)))
+        return max(1, -(-rows // passes))
+
     def together(self, action: Callable[[], Result]) -> Result:
         """Do something on every rank; if it fails on any, it fails on all, and nobody waits for one who is gone."""
         if self.alone:

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from tacit.distributed.adding import sum_of_part
 from tacit.distributed.group import speaking
 from tacit.distributed.ranks import Ranks
 from tacit.distributed.whole_sums import as_floats
@@ -64,16 +65,11 @@ def _count(ranks: Ranks, sums: Vectors) -> Vectors:
 
 
 def _added_part(ranks: Ranks, flat: Tensor) -> Tensor:
-    """This rank's part of the sum over ranks; gloo adds quicker than it scatters."""
+    """This rank's part of the sum over ranks."""
     if ranks.alone:
         return flat
-    if flat.is_cuda:
-        mine = torch.empty(len(flat) // ranks.size, dtype=flat.dtype, device=flat.device)
-        dist.reduce_scatter_tensor(mine, flat)
-        return mine
     with speaking() as ours:
-        dist.all_reduce(flat, group=ours)
-    return flat.view(ranks.size, -1)[ranks.rank].clone()
+        return sum_of_part(flat, None if flat.is_cuda else ours)
 
 
 def _whole(

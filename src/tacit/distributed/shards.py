@@ -20,9 +20,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C import _functorch as functorch
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.utils._pytree import tree_leaves
 
+from tacit.distributed.adding import sum_of_part
 from tacit.distributed.group import patience
 from tacit.distributed.meetings import REDUCE, ExchangeError, Meetings, exchanging
 from tacit.distributed.ranks import Ranks
@@ -129,11 +130,9 @@ class ShardedSums:
                 found = torch.zeros(parameter.shape, dtype=torch.float64, device=parameter.device)
             if self._bounds is not None:
                 found = whole(found, self._bounds[name])
-            mesh = parameter.device_mesh
-            partial_sum = DTensor.from_local(found, mesh, [Partial()] * mesh.ndim, run_check=False)
-            local = partial_sum.redistribute(placements=parameter.placements).to_local()
-            self._sums[name] = self._sums[name].add_(local) if name in self._sums else local.clone()
-            del found, partial_sum, local
+            local = _scattered(found, parameter)
+            self._sums[name] = self._sums[name].add_(local) if name in self._sums else local
+            del found, local
 
     def release(self, mechanism: GaussianSumMechanism, denominator: float, randomness: Randomness) -> dict[str, Tensor]:
         """The noisy mean as shards of this rank, each with noise of its own."""
@@ -235,6 +234,17 @@ def _wait_no_longer(params: Mapping[str, Tensor]) -> None:
     meshes = {parameter.device_mesh for parameter in params.values() if isinstance(parameter, DTensor)}
     for one in {group for mesh in meshes for group in mesh.get_all_groups()}:
         dist.distributed_c10d._set_pg_timeout(timedelta(seconds=patience()), one)
+
+
+def _scattered(value: Tensor, like: DTensor) -> Tensor:
+    """The sum over all ranks, of which each gets the shard that it holds of the parameter."""
+    mesh = like.device_mesh
+    for dim in sorted(range(mesh.ndim), key=lambda dim: isinstance(like.placements[dim], Replicate)):
+        if isinstance(like.placements[dim], Shard):
+            value = sum_of_part(value, mesh.get_group(dim))
+        else:
+            dist.all_reduce(value, group=mesh.get_group(dim))
+    return value
 
 
 def _shard_of(parameter: Tensor) -> Tensor:

@@ -46,7 +46,8 @@ class PrivateFedAvg(Strategy):
         rate: the server's learning rate.
         randomness: secure by default.
 
-    Example:
+    Example::
+
         plan = tacit.PrivacyPlan(tacit.PoissonSampling(0.1, expected_size=100), tacit.ClipRecords(0.5),
                                  tacit.GaussianNoise(multiplier=1.0), "ledger.jsonl", unit=tacit.Users())
         result = PrivateFedAvg(plan).start(grid, initial_arrays, num_rounds=50)
@@ -169,7 +170,8 @@ def clipped_total(mechanism: GaussianSumMechanism, updates: list[Vectors]) -> Ve
 def clipping_mod(norm: float) -> Callable[[Message, Context, Answer], Message]:
     """A mod of the client app that clips its update before it leaves; the server clips again whatever it gets.
 
-    Example:
+    Example::
+
         app = ClientApp(mods=[clipping_mod(0.5)])
     """
 

@@ -88,7 +88,8 @@ class PrivateTrainer(Trainer):
     Evaluation runs on ``eval_dataset``, which must be public, and is the trainer's own. Checkpoints hold what a run
     needs to go on, ``train(resume_from_checkpoint=...)``, and steps that were charged but lost are paid for again.
 
-    Example:
+    Example::
+
         trainer = PrivateTrainer(model, args, train_dataset=data,
                                  plan=private_plan(args, epsilon=3, delta=1e-6, records=50_000, ledger="run.jsonl"))
         trainer.train()

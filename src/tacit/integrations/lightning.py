@@ -33,7 +33,8 @@ class PrivateStrategy(SingleDeviceStrategy):
         device: where to train.
         loading: as for :meth:`tacit.PrivateGradient.samples`: collate_fn, workers, augment, views, user_ids.
 
-    Example:
+    Example::
+
         strategy = PrivateStrategy(data, plan, losses)
         trainer = lightning.Trainer(strategy=strategy, max_steps=1000)
         trainer.fit(module, strategy.samples)

@@ -42,10 +42,28 @@ def loaded() -> Loaded:
         return Loaded(None, reason="TACIT_KERNELS=off")
     for name, path in ahead():
         try:
-            return Loaded(ctypes.CDLL(str(path)), threads=True, reason=_AHEAD.format(name))
+            return Loaded(_opened(path), threads=True, reason=_AHEAD.format(name))
         except OSError:  # no OpenMP, or not a library
             continue
     return _loaded_by_compiling()
+
+
+def _opened(path: Path) -> ctypes.CDLL:
+    """A library whose threads are those of PyTorch's OpenMP, which PyTorch for aarch64 keeps to itself."""
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:
+        for openmp in _openmp_in_use():
+            ctypes.CDLL(openmp, mode=ctypes.RTLD_GLOBAL)  # it is there already: now others see its symbols
+        return ctypes.CDLL(str(path))
+
+
+def _openmp_in_use() -> list[str]:
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return []
+    return sorted({line.split()[-1] for line in lines if "libgomp" in line.rpartition("/")[2]})
 
 
 def _loaded_by_compiling() -> Loaded:
@@ -56,7 +74,7 @@ def _loaded_by_compiling() -> Loaded:
     for folder in folders():
         for flags in ([*_FLAGS, *_THREADS], _FLAGS):
             try:
-                found = ctypes.CDLL(str(_compiled(folder, compiler, flags)))
+                found = _opened(_compiled(folder, compiler, flags))
                 return Loaded(found, threads=flags is not _FLAGS, reason=_COMPILED)
             except (OSError, subprocess.SubprocessError) as error:
                 reason = "compiling failed" if isinstance(error, subprocess.SubprocessError) else "loading failed"

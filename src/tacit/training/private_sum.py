@@ -352,8 +352,10 @@ class PrivateSum:
             recorder.observe(drawn, params, total.squared_norms)
         return drawn.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
 
-    def _sum_of(self, drawn: Drawn, params: Mapping[str, Tensor], sample: int | None = None) -> ClippedSum:
-        rest = drawn.sizes, drawn.views, sample
+    def _sum_of(
+        self, drawn: Drawn, params: Mapping[str, Tensor], sample: int | None = None, chunk: int | None = None
+    ) -> ClippedSum:
+        rest = drawn.sizes, drawn.views, sample, chunk
         return self._clipped_sum(iter(drawn.portions), params, drawn.mechanism, drawn.chance, *rest)
 
     def _clipped_sum(
@@ -365,6 +367,7 @@ class PrivateSum:
         sizes: list[int] | None = None,
         views: int | None = None,
         sample: int | None = None,
+        chunk: int | None = None,
     ) -> ClippedSum:
         """The one call of the gradients."""
         return clipped_sum(
@@ -372,7 +375,7 @@ class PrivateSum:
             params,
             records,
             mechanism,
-            chunk=self._fitting.computed,
+            chunk=chunk or self._fitting.computed,
             sizes=sizes,
             views=views,
             chance=chance,
@@ -390,10 +393,13 @@ class PrivateSum:
 
     def _release_shards(self, drawn: Drawn) -> Vectors:
         """Every rank sums its own units; each adds the noise of its own shards."""
+        chunk = self._ranks.even_share(drawn.rows, self._fitting.computed)
         with self._shards.step(drawn.mechanism, deterministic=self._width is not None):
-            parts = [drawn] if self._width is None else drawn.blocks(self._width)
-            for part in parts:
-                self._sum_of(part, self._shards.whole, None if self._width is None else _ANY_SAMPLE)
+            if self._width is None:
+                self._sum_of(drawn, self._shards.whole, chunk=chunk)
+            else:
+                for part in drawn.blocks(self._width):
+                    self._sum_of(part, self._shards.whole, _ANY_SAMPLE)
         released: Vectors = self._shards.release(drawn.mechanism, self.plan.sampling.denominator, self._randomness)
         return released
 

@@ -51,6 +51,11 @@ class Drawn:
     mechanism: GaussianSumMechanism
     chance: RecordChance
 
+    @property
+    def rows(self) -> int:
+        """How many rows are computed, each view one."""
+        return int(self._ends[-1]) * (self.views or 1)
+
     def only(self, units: Indices) -> "Drawn":
         """The units at these ascending places of the sample."""
         ends = self._ends
