@@ -23,6 +23,7 @@ _USUAL = 0.87  # the share of residuals that are not clipped
 _WIDE = 4.0  # times the usual clip, 6 sigma, where noise hardly matters
 _SPREAD = 1.01  # times the length of Poisson residuals from which counts are taken to vary more, and hardly clipped
 _REPEATS = 5
+_MOMENTS = 2.0  # times the noise of the offset in a first estimate, whose moments have noise too
 _RARE = 0.85  # the share of expected counts below the typical one
 _FARTHEST = 2.0
 _STEADY = 0.1  # no direction counts as flatter while steps are taken: too short a step does no harm
@@ -126,12 +127,31 @@ class _Search:
     def poisson_clip(self, family: Poisson, theta: Floats, counts: Noisy) -> float:
         """The longest clip that residuals of Poisson counts would ask for, but for noise: beyond it they vary more.
 
-        The noise of a cumulated count is that of some eight bins, and a quantile moves 2.6 times as much.
+        The noise of a cumulated count is that of some eight bins, and a quantile moves 2.6 times as much. The noise of
+        theta makes residuals longer too: counts are drawn around means that it has moved.
         """
         mu = np.tile(family.mean(predictors(family, self.table.x, theta), self.table.exposure)[:, 0], _REPEATS)
-        drawn = np.random.default_rng(0).poisson(mu)
+        chance, error = np.random.default_rng(0), self.predictor_noise(theta)
+        drawn = chance.poisson(mu * np.exp(error * chance.standard_normal(len(mu)) - error**2 / 2))
         noise = 2.6 * 8**0.5 * counts.stddev / max(float(counts.value.sum()), 1.0)
         return clip_from(Noisy(residual_histogram(mu - drawn, family.range), 0.0)) * (_SPREAD + 2 * noise)
+
+    def predictor_noise(self, theta: Floats) -> float:
+        """The standard deviation that privacy noise in theta gives to the predictors of a typical row."""
+        first = _MOMENTS * self.offset.stddev
+        noise = (first**-2 + (self.joined(theta)[1] ** -2 if self.past else 0.0)) ** -0.5
+        slope = positive(self.curvature(theta), _STEADY) + self.ridge * np.eye(len(theta))
+        return float(noise * np.sqrt(np.mean(np.linalg.solve(slope, self.table.x.T) ** 2) * len(theta)))
+
+    @property
+    def first_ridge(self) -> float:
+        """Counts whose logarithm varies by much more than 1 are not taken from moments that may be noise."""
+        if not isinstance(self.family, Poisson):
+            return self.ridge
+        flat = np.zeros(len(self.offset.value))
+        flat[0] = self.family.start()
+        slope = float(np.median(np.diag(self.table.curvature(flat))))
+        return max(self.ridge, (self.offset.stddev * self.sums.reach) ** 2 / slope)
 
     @property
     def ridge(self) -> float:
@@ -160,7 +180,7 @@ def release_statistics(sums: PrivateSums, family: Family) -> Released:
     gram, offset = sums.gram("gram"), sums.offset("offset", first)
     table = synthetic_table(gram, first)
     search = _Search(sums, replace(table, family=family), offset, family, np.zeros((len(offset.value),) * 2))
-    theta = table.solve(table.offset() - offset.value, search.ridge)
+    theta = table.solve(table.offset() - offset.value, search.first_ridge)
     for step in map(str, range(1, STEPS + 1)):
         if isinstance(family, Clipped) and step != "3":
             search.clip_residuals(step, theta)
