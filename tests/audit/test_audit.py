@@ -92,7 +92,7 @@ def test_an_error_is_a_finding_with_one_line(monkeypatch):
     def failing(*arguments):
         raise KeyError(7)
 
-    monkeypatch.setattr("tacit.training.private_sum.PrivateSum._reserve", failing)
+    monkeypatch.setattr("tacit.training.charging.Charging.reserve", failing)
     for check in DRIVING.values():
         finding = check()
         assert not finding.held

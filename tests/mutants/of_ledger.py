@@ -10,13 +10,14 @@ from tacit.mechanisms.gaussian_sum import UNCLIPPED, GaussianSumMechanism
 from tacit.sampling import PoissonSampling
 from tacit.storage.append_only import FileStorage
 from tacit.training import checkpoints, private_sum
+from tacit.training.charging import Charging
 from tacit.training.private_sum import PrivateSum
 from tests.mutants.mutant import Mutant, swap
 
-REAL_CHARGES = PrivateSum._charges
-REAL_SETTLE = PrivateSum._settle
-REAL_RESERVE = PrivateSum._reserve
-REAL_DECLARE = PrivateSum._declare
+REAL_CHARGES = Charging.charges
+REAL_SETTLE = Charging.settle
+REAL_RESERVE = Charging.reserve
+REAL_DECLARE = Charging.declare
 REAL_CHECKPOINT = PrivateSum.checkpoint
 REAL_SAVE = checkpoints.save
 REAL_EVENT = PoissonSampling.event
@@ -54,7 +55,7 @@ def drawn_before_the_charge(self, units, first, steps, ahead):
     for step in range(steps):
         drawn = next(draws)
         if step % size == 0:
-            ahead.charge(*REAL_RESERVE(self, first + step, self._block(steps - step)))
+            self._charging.reserve_block(first + step, steps - step, ahead)
         yield drawn
 
 
@@ -64,7 +65,7 @@ def handed_out_before_the_charge(self, units, first, steps, ahead):
     for step in range(steps):
         yield next(draws)
         if step % size == 0:
-            ahead.charge(*REAL_RESERVE(self, first + step, self._block(steps - step)))
+            self._charging.reserve_block(first + step, steps - step, ahead)
 
 
 def first_group_only(self):
@@ -75,10 +76,10 @@ def charge_behind(self, units, first, steps, ahead):
     """A block is charged when its last step has been drawn."""
     draws, size = self.plan.sampling.draws(units, self._randomness), self.plan.block
     for step in range(steps):
-        self._charged[first + step] = self._mechanism_at(first + step)
+        self._charging._charged[first + step] = self._charging.mechanism_at(first + step)
         yield next(draws)
         if (step + 1) % size == 0 or step == steps - 1:
-            ahead.charge(*REAL_RESERVE(self, first + step, min(size, steps)))
+            ahead.charge(*self._charging.reserve(first + step, min(size, steps)))
 
 
 def nothing_after_a_resume(self, step, count):
@@ -160,11 +161,11 @@ def no_void(found, replay):
 
 
 MUTANTS = [
-    Mutant("every tenth step unrecorded", "F11", lambda: [swap(PrivateSum, "_charges", fewer_charges)],
+    Mutant("every tenth step unrecorded", "F11", lambda: [swap(Charging, "charges", fewer_charges)],
            "audit: ledger"),
-    Mutant("settled below the steps begun", "F11", lambda: [swap(PrivateSum, "_settle", half_settled)],
+    Mutant("settled below the steps begun", "F11", lambda: [swap(Charging, "settle", half_settled)],
            "audit: ledger"),
-    Mutant("settled at one step less", "F11", lambda: [swap(PrivateSum, "_settle", one_less_settled)],
+    Mutant("settled at one step less", "F11", lambda: [swap(Charging, "settle", one_less_settled)],
            "audit: ledger", "more releases than the ledger was charged for"),
     Mutant("charged after the draw", "F11", lambda: [swap(PrivateSum, "_draw_charged", drawn_before_the_charge)],
            "audit: ledger", "units were drawn before their step was charged"),
@@ -177,7 +178,7 @@ MUTANTS = [
     Mutant("charged after the release", "F11", lambda: [swap(PrivateSum, "_draw_charged", charge_behind)],
            "audit: ledger"),
     Mutant("a resumed run charges one step a block", "F10", lambda: [
-        swap(PrivateSum, "_reserve", nothing_after_a_resume), swap(PrivateSum, "_declare", notice_resume)],
+        swap(Charging, "reserve", nothing_after_a_resume), swap(Charging, "declare", notice_resume)],
         "audit: ledger"),
     Mutant("ledger not synced to disk", "F11", lambda: [swap(FileStorage, "append", without_sync)], "audit: ledger"),
     Mutant("the key in a checkpoint", "F9", lambda: [

@@ -159,7 +159,8 @@ def _release(
 ) -> tuple[list[dict[str, Tensor]], list[list[int]], str]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+        # softsign takes the general way; networks that are known as a formula are the engine check's
+        model = nn.Sequential(nn.Linear(4, 3), nn.Softsign(), nn.Linear(3, 2))
     losses = ModelLosses(model, classify)
     noise = GaussianNoise(multiplier=1.0)
     plan = TrainingPlan(

@@ -1,40 +1,37 @@
 """The engine: charge the ledger, draw records, clip and sum, add noise. In that order, for every method alike."""
 
 import logging
-import math
 import os
 import secrets
 import weakref
-from array import array
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tacit.accountants import BudgetGate
-from tacit.distributed import SharedLedger, current_ranks, has_lost, is_sharded, open_ledger, release_together
+from tacit.distributed import SharedLedger, current_ranks, is_sharded, release_together
 from tacit.distributed.whole_sums import added, whole_sums
 from tacit.errors import InputError, TacitError, check_count
 from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_batch_norm, try_out
 from tacit.isolation import RecordGroup
 from tacit.isolation.batches import tensors_of
-from tacit.ledger import Charge, Ledger, LedgerFile, SamplingEvent
+from tacit.ledger import Charge, Ledger, LedgerFile
 from tacit.losses import Losses, ModelLosses
 from tacit.mechanisms import SLACK, AdaptiveClip, GaussianNoise, GaussianSumMechanism, build_mechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Records
 from tacit.sampling.units import DrawnRows, check_ids
 from tacit.storage.files import is_there
+from tacit.training.charging import ChargedAhead, Charging
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
 from tacit.training.evidence import EvidencePlan, Recorder
 from tacit.training.individual_filter import FilteredRun, IndividualFilter, filter_header
 from tacit.training.items import AHEAD
 from tacit.training.memory import Fitting, memory_budget
-from tacit.training.plan import ChargedAhead, PrivacyPlan, whole_passes
+from tacit.training.plan import PrivacyPlan
 from tacit.training.portions import Portions, cut
 from tacit.training.samples import DataSource, Drawn, Sample, StepChance, ids_for
 from tacit.types import Batch, Indices, Vectors
@@ -75,8 +72,6 @@ class PrivateSum:
         beside: Sequence[Charge] = (),
     ) -> None:
         self._plan = plan
-        self._beside = beside
-        self._goes_on = goes_on
         self._process = os.getpid()
         self._name = secrets.token_hex(16)  # samples carry it, so that no other engine takes them for its own
         self._outstanding: weakref.WeakValueDictionary[int, Drawn] = (
@@ -100,26 +95,21 @@ class PrivateSum:
             self._ranks.share(list(params.values()))
         self._kinds = _kinds(params)
         self._owns = isinstance(losses, ModelLosses) and losses.owns(params)
-        self._stddev = stddev
-        self._stddevs = array("d")  # of each step, NaN before it was asked for; it is never asked for again
-        self._last: int | None = None  # the last planned step
         self._owns_rows = True  # whether all rows that are given here are this rank's to draw
-        self._charged: dict[int, GaussianSumMechanism] = {}  # of charged steps whose samples are still to come
         self._example = example
         self._fitting = Fitting()  # into memory, once the model was tried out
         self._checked = False
         self.path = "not tried out yet"  # which way the losses take: public, from records of our own making
-        self._gate: BudgetGate | None = None
-        self._charged_before = 0  # steps in the ledger that are not part of this run, or were lost to it
-        self._mechanism = self._build_mechanism()
+        mechanism = self._build_mechanism(own_noise=stddev is not None)
         if isinstance(losses, ModelLosses):
             refuse_batch_norm(losses.model)
-        plan.sampling.event(self._mechanism_at(0).queries)  # what cannot be accounted for is refused before it begins
-        header = plan.header(self._randomness)
+        self._charging = Charging(
+            plan, mechanism, plan.header(self._randomness), self._ranks, stddev=stddev, beside=beside, goes_on=goes_on
+        )
+        at_first = self._charging.mechanism_at(0)
+        plan.sampling.event(at_first.queries)  # what cannot be accounted for is refused before it begins
         if individual_filter is not None:
-            header = filter_header(header, individual_filter, plan, self._mechanism_at(0))
-        self._header = header
-        self._file: LedgerFile | SharedLedger | None = None
+            self._charging.header = filter_header(self._charging.header, individual_filter, plan, at_first)
         if self._shards is not None:
             self._check_shards()
         if not self._ranks.alone:
@@ -134,11 +124,7 @@ class PrivateSum:
     @property
     def ledger_file(self) -> LedgerFile | SharedLedger:
         """The ledger, made when it is first needed: a run that is refused before it begins leaves none behind."""
-        if self._file is None:
-            self._file = open_ledger(
-                self._ranks, self.plan.ledger, self._header, self.plan.versions(), create=not self._goes_on
-            )
-        return self._file
+        return self._charging.file
 
     def _check_ranks(self, looks_at_all: bool) -> None:
         if looks_at_all:
@@ -156,7 +142,7 @@ class PrivateSum:
     @property
     def ledger(self) -> Ledger:
         """All that has been charged; before a ledger is made, nothing but what it will declare."""
-        return Ledger(self._header) if self._file is None else self._file.ledger
+        return self._charging.ledger
 
     @property
     def released(self) -> Ledger:
@@ -164,17 +150,16 @@ class PrivateSum:
 
         ``ledger`` also holds the rest of the blocks that are charged ahead, which a clean end of the loop gives back.
         """
-        begun = {number: steps for ahead in self._loops for number, steps in ahead.begun().items()}
-        return self.ledger if self._file is None else self._file.ledger_if_settled(begun)
+        return self._charging.released(self._loops)
 
     def noise_stddevs(self, step: int) -> dict[str, float]:
         """The noise on each coordinate of each vector's sum at this step: public."""
-        return self._mechanism_at(step).stddev_by_name()
+        return self._charging.mechanism_at(step).stddev_by_name()
 
     @property
     def clip_norm(self) -> float:
         """Where adaptive clipping has come to; 1 without it. It follows released counts only."""
-        return self._mechanism.norm
+        return self._charging.mechanism.norm
 
     def samples(
         self, source: DataSource, steps: int, *, first: int = 0, before_charging: Callable[[], None] | None = None
@@ -190,7 +175,6 @@ class PrivateSum:
             raise InputError(f"a run of {steps} steps goes on after 0 to {steps - 1} of them, found {first}")
         self._check_process()
         self._check_trained()
-        self._last = steps - 1
         self._owns_rows = source.own_rows or self._ranks.alone
         if source.own_rows and not self._ranks.alone and (self.plan.deterministic or not self.plan.sampling.by_unit):
             raise InputError("ranks with rows of their own draw by Poisson or in passes, and are not deterministic")
@@ -204,7 +188,7 @@ class PrivateSum:
         if self._shards is None:
             self._ranks.together(lambda: self._try_out(source))
         else:
-            with self._shards.step(self._mechanism):
+            with self._shards.step(self._charging.mechanism):
                 self._try_out(source)
         if self._evidence is not None:
             self._recorders = self._evidence.open(self._clipped_sum, self.plan, steps, units)
@@ -212,14 +196,11 @@ class PrivateSum:
             self._filtered = FilteredRun(
                 self._individual_filter, self._clipped_sum, self.plan, source, self.ledger, self._randomness
             )
-        if self.plan.budget is not None:  # told the whole schedule, the gate checks it once instead of at every block
-            whole = self._planned(first, self._whole_passes(steps - first))
-            self._gate = BudgetGate(self.plan.budget, plan=[*whole, *self._due(first)])
-            self._gate(self.ledger, [*self._planned(first, self._block(steps - first)), *self._due(first)])
+        self._charging.plan_steps(first, steps)
         ahead = ChargedAhead(self.plan.sampling.steps_per_pass)
         drawn_units = self._draw_charged(units, first, steps - first, ahead)
         rows = (self._rows_here(drawn, source, count, ids) for drawn in drawn_units)
-        self._declare(first, steps)
+        self._charging.declare(first, steps)
         if before_charging is not None:
             before_charging()
         at_exit = weakref.finalize(
@@ -240,7 +221,7 @@ class PrivateSum:
         """The loop was left by its end or an error, or it was open when the engine was closed or the program ended."""
         ahead.end()
         if self._is_home:  # a forked process that leaves the loop has nothing to say about it
-            self._settle(ahead)
+            self._charging.settle(ahead)
             for recorder in self._recorders:
                 recorder.save(self.ledger_file.head)
 
@@ -253,7 +234,7 @@ class PrivateSum:
         self._check_process()
         sizes = None if rows.sizes is None else rows.sizes.tolist()
         units = rows.rows if rows.units is None else rows.units
-        mechanism = self._charged.pop(step)
+        mechanism = self._charging.take(step)
         drawn = Drawn(step, portions, sizes, views, units, mechanism, chance.losses)
         self._samples_drawn += 1
         self._outstanding[self._samples_drawn] = drawn
@@ -312,12 +293,11 @@ class PrivateSum:
     def _draw_charged(self, units: int, first: int, steps: int, ahead: ChargedAhead) -> Iterator[Indices]:
         """The drawn units of each step; a block is charged, and noted in ``ahead``, before its first draw."""
         draws = self._draws(units)
-        size = self._whole_passes(self.plan.block)
         for step in range(steps):
             self._check_process()
-            if step % size == 0:
+            if self._charging.is_due(step):
                 self._check_trained()
-                ahead.charge(*self._reserve(first + step, self._block(steps - step)))
+                self._charging.reserve_block(first + step, steps - step, ahead)
             yield next(draws)
 
     def _draws(self, units: int) -> Iterator[Indices]:
@@ -331,10 +311,6 @@ class PrivateSum:
             draws = policy.draws(units, self._randomness)
             while True:
                 yield ranks.dealt(next(draws) if ranks.first else None, width)
-
-    def _block(self, left: int) -> int:
-        """How many steps are charged at once when so many are left."""
-        return self._whole_passes(min(self.plan.block, left))
 
     def release(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
         """The noisy mean gradient of a sample, rounded once to the parameters' type: the only thing that leaves."""
@@ -422,40 +398,28 @@ class PrivateSum:
         """What a run needs to go on after ``step`` steps; ``content`` is the method's or the user's own."""
         self._check_process()
         head, plan = self.ledger_file.head, plan_fingerprint(self.plan)
-        return Checkpoint(step, content, head, plan, self._charged_before, self._mechanism.norm)
+        return Checkpoint(step, content, head, plan, self._charging.charged_before, self.clip_norm)
 
     def go_on(self, checkpoint: Checkpoint) -> None:
         """Take up the run that the checkpoint was made in, if ledger and plan are still those of that run."""
         self._check_process()
         checkpoint.check(self.plan)
-        self._goes_on = True
-        self._charged_before = checkpoint.charged_before
+        self._charging.goes_on = True
+        self._charging.charged_before = checkpoint.charged_before
         if isinstance(self.plan.clipping, AdaptiveClip):  # otherwise it is the plan's, whatever a file says
-            self._mechanism.norm = checkpoint.clip_norm
+            self._charging.mechanism.norm = checkpoint.clip_norm
 
     def close(self) -> None:
         for end in self._loops.values() if self._ranks.alone else ():
             end()
-        if self._file is not None:
-            self._file.close()
+        self._charging.close()
 
-    def _declare(self, first: int, steps: int) -> None:
-        if first == 0:
-            self.ledger_file.plan(steps + sum(charge.steps for charge in self._beside))
-        else:
-            self.ledger_file.resume(first, paid_again=self.ledger.steps - self._charged_before - first)
-        self._charged_before = self.ledger.steps - first + sum(charge.steps for charge in self._due(first))
-
-    def _due(self, step: int) -> Sequence[Charge]:
-        """What is charged beside the block that begins at this step."""
-        return self._beside if step == 0 else ()
-
-    def _build_mechanism(self) -> GaussianSumMechanism:
+    def _build_mechanism(self, own_noise: bool) -> GaussianSumMechanism:
         if not self._params:
             raise InputError("there is nothing to train: no parameter requires a gradient")
         shapes = {name: value.shape for name, value in self._params.items()}
         noise = self.plan.noise
-        if self._stddev is not None:
+        if own_noise:
             if noise is not None:
                 raise InputError("noise is given twice: by the plan and by the method's temperature; give one of them")
             noise = GaussianNoise(multiplier=1.0)  # replaced at every step by the method's own
@@ -463,57 +427,6 @@ class PrivateSum:
         return build_mechanism(
             self.plan.clipping, noise, shapes, slack=SLACK, multiplicity=multiplicity, numerics=self.plan.numerics
         )
-
-    def _mechanism_at(self, step: int) -> GaussianSumMechanism:
-        """The mechanism of a step. A method is asked for its noise once: charge and release read the same answer.
-
-        Beyond the last planned step, to the end of its pass, steps are charged but never run: like the last one.
-        """
-        if self._stddev is None:
-            return self._mechanism
-        step = step if self._last is None else min(step, self._last)
-        self._stddevs.extend([math.nan] * (step + 1 - len(self._stddevs)))
-        if math.isnan(self._stddevs[step]):
-            self._stddevs[step] = self._stddev(step)
-        return self._mechanism.with_stddev(self._stddevs[step])
-
-    def _reserve(self, step: int, count: int) -> tuple[int, int]:
-        """Check the budget, then charge the next ``count`` steps, by the very mechanisms that their releases use."""
-        mechanisms = [self._mechanism_at(step + ahead) for ahead in range(count)]
-        charges = self._charges(mechanisms)
-        if self._gate is not None:
-            self._gate(self.ledger, [*charges, *self._due(step)])
-        number = self.ledger_file.reserve(charges)
-        if self._due(step):
-            self.ledger_file.reserve(self._due(step))
-        self._charged.update({step + ahead: mechanism for ahead, mechanism in enumerate(mechanisms)})
-        return number, count
-
-    def _planned(self, step: int, count: int) -> list[Charge]:
-        if self._stddev is None:  # the same event at every step
-            return [Charge(self.plan.sampling.event(self._mechanism.queries), count)]
-        return self._charges(self._mechanism_at(step + ahead) for ahead in range(count))
-
-    def _charges(self, mechanisms: Iterable[GaussianSumMechanism]) -> list[Charge]:
-        """Equal neighbours in the schedule share an entry."""
-        return [Charge(event, sum(1 for _ in same)) for event, same in groupby(self._events(mechanisms))]
-
-    def _events(self, mechanisms: Iterable[GaussianSumMechanism]) -> Iterator[SamplingEvent]:
-        last: GaussianSumMechanism | None = None
-        for mechanism in mechanisms:
-            if mechanism is not last:
-                last, event = mechanism, self.plan.sampling.event(mechanism.queries)
-            yield event
-
-    def _settle(self, ahead: ChargedAhead) -> None:
-        if has_lost() or self.ledger_file.broken:
-            return  # the blocks stay charged in full; the error that broke it is on its way
-        for number, steps in reversed(ahead.begun().items()):  # the last one first: what follows it is counted anew
-            self.ledger_file.settle(number, steps)
-
-    def _whole_passes(self, steps: int) -> int:
-        """Steps that are drawn together are charged together, so that no later pass is taken for the rest of one."""
-        return whole_passes(steps, self.plan.sampling.steps_per_pass)
 
     def _try_out(self, source: DataSource) -> None:
         """Before anything is charged: does the data set give records, and do the losses take records of their form?"""
@@ -524,7 +437,7 @@ class PrivateSum:
         like = self._example if public else source.schema()
         params = self._params if self._shards is None else self._shards.whole
         tried = try_out(
-            self._losses, params, like, self._mechanism,
+            self._losses, params, like, self._charging.mechanism,
             isolation=self.plan.isolation, public=public, guard=self._guard,
         )  # fmt: skip
         self.path = tried.path
