@@ -25,7 +25,7 @@ REAL_FACTORS = GaussianSumMechanism.factors
 REAL_NORMS = GaussianSumMechanism._group_norms
 REAL_RELEASE = PrivateSum.release
 REAL_SUM = clipped_sum.clipped_sum
-REAL_PARTS = clipped_sum._parts
+REAL_PARTS = clipped_sum.parts_of
 REAL_ADD = clipped_sum._Summing._add
 REAL_TOGETHER = clipped_sum._Summing._add_together
 
@@ -244,7 +244,7 @@ MUTANTS = [
     Mutant("a NaN record poisons the sum", "F5", factors(without_guard), "audit: replay of faults"),
     Mutant("a label out of range stops the run", "F5",
            lambda: [swap(clipped_sum, "is_fault_of_a_record", lambda error: False)], "audit: replay of faults"),
-    Mutant("views clipped one by one", "F3", lambda: [swap(clipped_sum, "_parts", views_as_records)],
+    Mutant("views clipped one by one", "F3", lambda: [swap(clipped_sum, "parts_of", views_as_records)],
            "audit: replay of views"),
     Mutant("a user's rows clipped as records", "F18", lambda: [swap(Users, "rows_of", rows_of_users)],
            "audit: replay of units"),

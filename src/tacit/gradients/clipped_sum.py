@@ -16,6 +16,7 @@ from tacit.gradients.bookkeeping import Gradients, full_precision
 from tacit.gradients.computing import Computing, guard_of, is_fault_of_a_record, learned
 from tacit.gradients.dense_model import DenseModel, linear_model
 from tacit.gradients.record_gradients import Dense, records_a_stretch
+from tacit.gradients.units import Part, as_groups, even_share, one_by_one, parts_of, rows_of
 from tacit.isolation import (
     Places,
     RecordGroup,
@@ -23,13 +24,11 @@ from tacit.isolation import (
     StateGuard,
     UncoveredError,
     count_records,
-    map_tensors,
     no_reentrant_checkpoints,
     run_apart,
     take_records,
 )  # fmt: skip
 from tacit.isolation.apart import is_limit_of_vmap
-from tacit.isolation.batches import copy_records
 from tacit.kernels.dense import DenseRows
 from tacit.losses import Losses
 from tacit.mechanisms import GaussianSumMechanism
@@ -111,7 +110,7 @@ def clipped_sum(
         dense = summing.dense_model() if may_be_dense else None
         if dense is None or not summing.add_dense(dense, groups, by_kernel=sizes is None and views is None):
             with _around(losses, guard, summing):
-                _add_all(_parts(groups, sizes, views), add, chance, chunk)
+                _add_all(parts_of(groups, sizes, views), add, chance, chunk)
         del groups  # so that the next ones are not read beside them
     if summing.again is not None:
         with _around(losses, guard, summing):
@@ -127,7 +126,7 @@ def clipped_sum(
 
 
 def _add_all(
-    parts: Iterator["_Part"], add: Callable[["_Part", RecordChance, int], None], chance: RecordChance, chunk: int
+    parts: Iterator["Part"], add: Callable[["Part", RecordChance, int], None], chance: RecordChance, chunk: int
 ) -> None:
     for part in parts:
         add(part, chance, chunk)
@@ -141,57 +140,6 @@ def _around(losses: Losses, guard: StateGuard | None, summing: "_Summing") -> Ab
         around.enter_context(no_reentrant_checkpoints())
         around.enter_context(global_chance(summing.device))
     return around
-
-
-def as_groups(batch: Batch | Sequence[RecordGroup] | None) -> list[RecordGroup]:
-    """A batch is one group; nobody is none."""
-    if batch is None:
-        return []
-    if isinstance(batch, list | tuple) and all(isinstance(group, RecordGroup) for group in batch):
-        return list(batch)
-    return [RecordGroup(batch, np.arange(count_records(batch)))]
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Units that can be computed together: ``each`` rows of one shape for every unit.
-
-    ``batches`` holds the rows in one piece, or, for a single unit of rows with different shapes, in several.
-    """
-
-    batches: tuple[Batch, ...]
-    units: Places
-    rows: Places  # the place of each row in the sample, unit by unit
-    each: int
-    views: int = 1
-
-
-def _parts(groups: Sequence[RecordGroup], sizes: Sequence[int] | None, views: int | None) -> Iterator[_Part]:
-    if sizes is None:
-        for group in groups:
-            batch = group.batch
-            if views is not None:
-                batch = map_tensors(lambda tensor: tensor.flatten(0, 1), batch)
-            yield _Part((batch,), group.places, group.places.repeat(views or 1), views or 1, views or 1)
-        return
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    count = np.bincount(owner[np.concatenate([np.arange(0), *(g.places for g in groups)])], minlength=len(sizes))
-    homes: dict[int, set[int]] = {}
-    for number, group in enumerate(groups):
-        for unit in owner[group.places]:
-            homes.setdefault(int(unit), set()).add(number)
-    for number, group in enumerate(groups):
-        here = {unit for unit, found in homes.items() if found == {number} and count[unit] == sizes[unit]}
-        for size in sorted({sizes[unit] for unit in here}):
-            units = np.array([unit for unit in sorted(here) if sizes[unit] == size])
-            index = np.concatenate([np.flatnonzero(owner[group.places] == unit) for unit in units])
-            yield _Part((take_records(group.batch, torch.from_numpy(index)),), units, group.places[index], size)
-    for unit in sorted(unit for unit, found in homes.items() if len(found) > 1 and count[unit] == sizes[unit]):
-        pieces = [(group, np.flatnonzero(owner[group.places] == unit)) for group in groups]
-        pieces = [(group, index) for group, index in pieces if len(index)]
-        batches = tuple(take_records(group.batch, torch.from_numpy(index)) for group, index in pieces)
-        rows = np.concatenate([group.places[index] for group, index in pieces])
-        yield _Part(batches, np.array([unit]), rows, len(rows))
 
 
 class _Summing:
@@ -257,7 +205,7 @@ class _Summing:
             self.squared_norms[torch.from_numpy(places)] = rows.squares
         self.faults += [IndexError("the target is no class")] * rows.faults
 
-    def add(self, part: _Part, chance: RecordChance, chunk: int) -> None:
+    def add(self, part: Part, chance: RecordChance, chunk: int) -> None:
         """All units of a part, as many at a time as fit into a chunk, in parts of about one size."""
         step = min(chunk // part.each, even_share(len(part.units), chunk // part.each))
         if self.strategy == "record" or len(part.batches) > 1 or step == 0:
@@ -277,7 +225,7 @@ class _Summing:
                 raise UncoveredError(reasons[0])
             self.reasons += reasons
 
-    def add_trusted(self, part: _Part, chance: RecordChance, chunk: int) -> None:
+    def add_trusted(self, part: Part, chance: RecordChance, chunk: int) -> None:
         """Whole chunks in one call, and then one backward pass for each unit: no rule looks into trusted losses."""
         if len(part.batches) > 1:
             raise InputError("trusted losses need the rows of a unit in one shape, found several")
@@ -286,29 +234,29 @@ class _Summing:
         step = max(1, chunk // part.each)
         for start in range(0, len(part.units), step):
             units = np.arange(start, min(start + step, len(part.units)))
-            rows = torch.from_numpy(_rows_of(units, part.each))
+            rows = torch.from_numpy(rows_of(units, part.each))
             gradients = self.computing.trusted(take_records(part.batches[0], rows), part.each)
             for unit, gradient in zip(units, gradients, strict=True):
                 self._add({name: Dense(value[None]) for name, value in gradient.items()}, part.units[[unit]], 1)
 
-    def _add_together(self, part: _Part, chance: RecordChance, some: Places, whole: Places) -> None:
+    def _add_together(self, part: Part, chance: RecordChance, some: Places, whole: Places) -> None:
         self._calls += 1
         if self._calls == 2 and self.computing.formula is None:
             self._watch(part, chance, alone=False)
-        rows = _rows_of(whole, part.each)
+        rows = rows_of(whole, part.each)
         seeds = chance.take(part.rows[rows]).spread(part.views)
         gradients = self.computing.together(part.batches[0], rows, len(whole), seeds)
         self._add(gradients, part.units[some], len(whole))
 
-    def _add_alone(self, part: _Part, chance: RecordChance, places: Places) -> None:
+    def _add_alone(self, part: Part, chance: RecordChance, places: Places) -> None:
         """Units one after the other; one that makes the losses raise contributes zero (failure-modes.md, F5)."""
         if self.meeting is not None:
             self._leave_out()
             return
         self._watch(part, chance, alone=True)
-        pieces = [row for batch in part.batches for row in _one_by_one(batch)]
+        pieces = [row for batch in part.batches for row in one_by_one(batch)]
         for place in places:
-            rows = _rows_of(np.array([place]), part.each)
+            rows = rows_of(np.array([place]), part.each)
             seeds = chance.take(part.rows[rows]).spread(part.views).seeds
             try:
                 gradient = self.computing.alone([pieces[row] for row in rows], [int(seed) for seed in seeds])
@@ -375,7 +323,7 @@ class _Summing:
         """Values are fresh: the first is kept as it is, because zeros and a sum cost as much as a small product."""
         self.sums[name] = self.sums[name].add_(value) if name in self.sums else value.contiguous()
 
-    def _watch(self, part: _Part, chance: RecordChance, *, alone: bool) -> None:
+    def _watch(self, part: Part, chance: RecordChance, *, alone: bool) -> None:
         """Note the losses of some records, chosen by chance, as soon as there is more than one call in a step.
 
         Hidden state (a counter, a file, the environment) that one call leaves to the next shows in them at the end: a
@@ -415,20 +363,3 @@ class _Summing:
             error = self.faults[0]
             said = (str(error).splitlines() or [""])[0]
             raise LossesError(f"the losses fail on every record: {type(error).__name__}: {said}") from error
-
-
-def even_share(units: int, most: int) -> int:
-    """How many at a time, if no more than ``most`` may be."""
-    return -(-units // -(-units // most)) if most and units else most
-
-
-def _one_by_one(batch: Batch) -> list[Batch]:
-    """Each row as a batch of one, in memory of its own."""
-    return [copy_records(batch, slice(row, row + 1)) for row in range(count_records(batch))]
-
-
-def _rows_of(places: Places, each: int) -> Places:
-    """The rows of units that have ``each`` of them."""
-    if each == 1:
-        return places
-    return (places[:, None] * each + np.arange(each)).reshape(-1)

@@ -14,108 +14,18 @@ own affair (docs/explanation/pitfalls.md).
 import decimal
 import os
 import sys
-import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from operator import is_
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import torch
 
 from tacit.errors import LossesError
-from tacit.isolation.memory import (
-    LONG,
-    NOTHING,
-    OF_PYTORCH,
-    PLAIN_VALUES,
-    PUT_BACK,
-    SKIPPED,
-    is_handle,
-    looker,
-    measurer,
-    same,
-    set_part,
-)
+from tacit.isolation.facts import LONG
+from tacit.isolation.memory import Kept, OnDemand, all_as_before, all_kept, all_unchanged, changes_of
 
-OnDemand = Literal["handles", "data"] | None
 _CONTAINERS = {dict, OrderedDict, list, set}  # that can be asked whether they are empty without running other code
-
-
-class _Kept:
-    """What one thing remembers: its parts, and what of itself can be compared; and by which name it was reached."""
-
-    __slots__ = ("fact", "look", "measure", "name", "owner", "parts", "thing")
-
-    def __init__(self, thing: Any, name: Any, owner: "_Kept | None") -> None:
-        self.thing, self.name, self.owner = thing, name, owner
-        self.look, self.measure = looker(thing), measurer(thing)
-        self.parts = {} if self.look is None else self.look(thing)
-        self.note_fact()
-
-    def note_fact(self) -> None:
-        self.fact = None if self.measure is None else self.measure(self.thing)
-
-    def is_as_before(self) -> bool:
-        """Whether it has the very same parts."""
-        return self.look is None or _identical(self.parts, self.look(self.thing))
-
-    def has_same_fact(self, exempt: set[int]) -> bool:
-        return self.measure is None or id(self.thing) in exempt or same(self.fact, self.measure(self.thing))
-
-    def path(self) -> str:
-        return str(self.name) if self.owner is None else f"{self.owner.path()}.{self.name}"
-
-    def changes(self, on_demand: "OnDemand") -> list[str]:
-        """The names of what is not as it was, which is put back on the way, but for handles that were opened."""
-        found = []
-        fact = None if self.measure is None else self.measure(self.thing)
-        if fact is not self.fact and not same(self.fact, fact):
-            if type(self.thing) in PUT_BACK:
-                PUT_BACK[type(self.thing)](self.thing, self.fact)
-            found.append(self.path())
-        now = {} if self.look is None else self.look(self.thing)
-        return found if _identical(self.parts, now) else [*found, *self._other_parts(now, on_demand)]
-
-    def _other_parts(self, now: dict[Any, Any], on_demand: "OnDemand") -> Iterator[str]:
-        for part in [*self.parts, *(part for part in now if part not in self.parts)]:
-            before, after = self.parts.get(part, NOTHING), now.get(part, NOTHING)
-            fresh = on_demand is not None and (before is None or before is NOTHING)
-            if same(before, after) or (fresh and is_handle(after)):
-                continue
-            set_part(self.thing, part, before)
-            loaded = fresh and on_demand == "data" and not isinstance(after, PLAIN_VALUES)
-            if part not in OF_PYTORCH and not loaded:
-                yield f"{self.path()}.{part}"
-
-
-def _identical(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
-    return len(one) == len(other) and list(one) == list(other) and all(map(is_, one.values(), other.values()))
-
-
-def _all_kept(owners: dict[str, Any]) -> list[_Kept]:
-    """Everything that can be reached by name, each once."""
-    found: list[_Kept] = []
-    seen: set[int] = set()  # the things are kept alive, so that no number stands for two
-
-    def keep(thing: Any, name: Any, owner: _Kept | None) -> None:
-        if not isinstance(thing, PLAIN_VALUES) and id(thing) not in seen and not isinstance(thing, SKIPPED):
-            if (
-                isinstance(thing, types.ModuleType)
-                and owner is not None
-                and isinstance(owner.thing, types.FunctionType)
-            ):
-                return  # a function says itself what it names of a module
-            seen.add(id(thing))
-            found.append(_Kept(thing, name, owner))
-
-    for name, owner in owners.items():
-        keep(owner, name, None)
-    for kept in found:  # grows meanwhile
-        for name, part in kept.parts.items():
-            if name not in OF_PYTORCH:
-                keep(part, name, kept)
-    return found
 
 
 class StateGuard:
@@ -137,19 +47,19 @@ class StateGuard:
     def __init__(self, *, on_demand: OnDemand = None, **owners: Any) -> None:
         self._owners, self._on_demand = owners, on_demand
         self.blocks = 0  # that were begun: what is known of a block holds until the next one
-        self._kept: list[_Kept] = []
-        self._full: list[_Kept] = []
+        self._kept: list[Kept] = []
+        self._full: list[Kept] = []
         self._empty: list[Any] = []
         self._arrays: list[Any] = []
 
     def __enter__(self) -> "StateGuard":
         self.blocks += 1
         full = self._unless_empty()
-        if full and all(kept.is_as_before() for kept in full):  # as at the step before, which is quicker
+        if full and all_as_before(full):  # as at the step before, which is quicker
             for kept in full:
                 kept.note_fact()
         else:
-            self._kept = _all_kept(self._owners)
+            self._kept = all_kept(self._owners)
             self._empty = [kept.thing for kept in self._kept if type(kept.thing) in _CONTAINERS and not kept.thing]
             self._full = [kept for kept in self._kept if type(kept.thing) not in _CONTAINERS or kept.thing]
             self._arrays = [kept.thing for kept in self._kept if isinstance(kept.thing, np.ndarray)]
@@ -168,20 +78,20 @@ class StateGuard:
                 "numpy or random, which are seeded for every record"
             )
 
-    def _unless_empty(self) -> list[_Kept]:
+    def _unless_empty(self) -> list[Kept]:
         """All that is kept, but for the containers that were empty if they still are: most are, three for a module."""
         return self._kept if any(self._empty) else self._full
 
     def is_unchanged(self, but: Iterable[torch.Tensor]) -> bool:
         """Whether all is as it was in the last block, but for the numbers in some tensors, which are trained."""
         trained, full = set(map(id, but)), self._unless_empty()
-        return bool(full) and all(kept.is_as_before() and kept.has_same_fact(trained) for kept in full)
+        return bool(full) and all_unchanged(full, trained)
 
     def put_back(self) -> list[str]:
         """Undo what changed; its names, the shortest first."""
         for array in self._read_only:
             array.flags.writeable = True
-        found = [change for kept in self._unless_empty() for change in kept.changes(self._on_demand)]
+        found = changes_of(self._unless_empty(), self._on_demand)
         if found:
             self._kept = self._full = []
         now = _settings()
