@@ -291,6 +291,34 @@ def test_batches_of_another_form_take_the_general_way():
     assert not engine.sum((inputs.double(), targets)).by_formula
 
 
+def by_shape(model, batch):
+    return classes(model, batch) if batch[0].shape[1] == 2 else 3 * classes(model, batch)
+
+
+def by_type(model, batch):
+    return yes_or_no(model, batch) if batch[1].is_floating_point() else 3 * yes_or_no(model, batch)
+
+
+def test_losses_that_ask_for_shapes_or_types_run_on_batches_of_another_form():
+    engine = Engine(nn.Sequential(nn.Flatten(), nn.Linear(6, 3)), by_shape)
+    inputs, targets = torch.randn(40, 2, 3), torch.randint(0, 3, (40,))
+    engine.learn((inputs, targets))
+    assert engine.sum((inputs, targets)).by_formula
+    assert not engine.sum((inputs.view(40, 3, 2), targets)).by_formula
+    engine = Engine(nn.Linear(6, 1), by_type)
+    engine.learn((inputs.flatten(1), targets.float()))
+    assert engine.sum((inputs.flatten(1), targets.float())).by_formula
+    assert not engine.sum((inputs.flatten(1), targets)).by_formula
+
+
+def test_a_batch_whose_parts_change_places_is_another_batch():
+    engine, batch = Engine(nn.Sequential(nn.Linear(7, 3)), by_name), rows_for(by_name)
+    engine.learn(batch)
+    turned = dict(reversed(batch.items()))
+    found, wanted = engine.sum(turned), engine.sum(turned, "record")
+    torch.testing.assert_close(found.squared_norms, wanted.squared_norms, rtol=2e-5, atol=1e-9)
+
+
 def test_a_class_that_is_none_adds_nothing_and_all_of_them_are_refused():
     engine = Engine(nn.Sequential(nn.Linear(7, 3)), classes)
     inputs, targets = rows_for(classes)

@@ -21,6 +21,7 @@ from torch.nn.modules import module as every_module
 
 from tacit.gradients.layers.linear import outer_products, shifts
 from tacit.gradients.record_gradients import RecordGradients
+from tacit.isolation.batches import signature
 from tacit.kernels import dense_rows
 from tacit.kernels.dense import CLASSES, COUNT, NONE, NUMBER, YES_OR_NO, DenseRows, DenseShape
 from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, Weighed
@@ -39,6 +40,7 @@ class DenseModel:
         layers: names of weight and bias among the parameters, or the tensor itself where it is not trained.
         leaves: where inputs and targets lie among the tensors of a batch.
         flattened: whether inputs are flattened first.
+        form: of the batches that the losses were seen with (``tacit.isolation.batches.signature``), if they were.
     """
 
     layers: tuple[tuple["str | Tensor", "str | Tensor | None"], ...]
@@ -47,11 +49,14 @@ class DenseModel:
     weighed: bool = False
     leaves: tuple[int, int] = (0, 1)
     flattened: bool = False
+    form: object = None
 
     def arguments(self, params: Mapping[str, Tensor], batch: Any) -> "Arguments | None":
         """What the formula takes of a batch; None if it is not rows of floats with one target each."""
         parts = list(batch.values()) if isinstance(batch, dict) else batch if isinstance(batch, tuple | list) else ()
         if len(parts) != 2 or not all(type(part) is Tensor and part.dim() for part in parts):
+            return None
+        if self.form is not None and self.form != signature(batch):
             return None
         inputs, targets = parts[self.leaves[0]], parts[self.leaves[1]]
         layers = [(_tensor(weight, params), _tensor(bias, params)) for weight, bias in self.layers]

@@ -9,7 +9,7 @@ last ran.
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch.nn import functional
 from tacit.gradients.dense_model import MOST_WEIGHTS, DenseModel, are_hooked
 from tacit.gradients.forward import ForwardPass
 from tacit.isolation import StateGuard
-from tacit.isolation.batches import tensors_of
+from tacit.isolation.batches import signature, tensors_of
 from tacit.kernels.dense import NONE, RELU, SIGMOID, TANH
 from tacit.likelihoods import Bernoulli, Categorical, Gaussian
 
@@ -48,15 +48,17 @@ class Recording(ForwardPass):
         before = _chance_so_far()
         result = super().run(noted, batch)
         if not self._is_other and self.draws == 0 and before == _chance_so_far() and not _is_autocast():
-            self.found = _recognised(self, tensors_of(seen[0]), seen[1])
+            self.found = _recognised(self, seen[0], seen[1])
         self.calls = []
         return result
 
     def watched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         output = super().watched(func, args, kwargs)
-        if func not in _KNOWN and not (args and output is args[0]):  # which does nothing, as dropout outside training
+        if args and output is args[0]:  # which does nothing, as dropout outside training
+            return output
+        if func not in _KNOWN:
             self._is_other, self.calls = True, []
-        if not self._is_other and not (args and output is args[0]):
+        if not self._is_other:
             self.calls.append((func, args, kwargs, output))
         return output
 
@@ -75,10 +77,13 @@ class _OtherCallError(Exception):
     """The losses do something that a dense network does not."""
 
 
-def _recognised(run: Recording, leaves: Sequence[Tensor], result: Any) -> DenseModel | None:
-    """The network whose calls were noted, from the loss back to the inputs; None if there is any other call."""
+def _recognised(run: Recording, batch: Any, result: Any) -> DenseModel | None:
+    """The network whose calls were noted, from the loss back to the inputs; None if there is any other call.
+
+    Losses may ask for shapes and types, which are no calls: batches of any other form are left to them.
+    """
     try:
-        return _Reading(run, leaves).network(result)
+        return replace(_Reading(run, tensors_of(batch)).network(result), form=signature(batch))
     except _OtherCallError:
         return None
 
