@@ -271,7 +271,7 @@ def test_hardly_any_records_end_in_numbers_or_a_refusal(family, epsilon):
 
 @pytest.mark.parametrize(("wide", "said"), [(2.0, True), (12.0, False)])
 def test_outcomes_at_the_bounds_are_warned_of(wide, said):
-    """One in twelve outcomes is clamped, and 95 % intervals held 28 %; of bounds that are wide nothing is said."""
+    """One in nine outcomes is clamped; of bounds that are wide nothing is said."""
     chance = np.random.default_rng(0)
     u = chance.uniform(-1, 1, 8000)
     table = Table({"u": u, "y": 0.5 + u + chance.standard_normal(8000)})
