@@ -1,19 +1,27 @@
-"""The accuracy of a private linear regression beside AdaSSP (Wang 2018); writes a section of docs/regression.md.
+"""Private regressions beside AdaSSP (Wang 2018) and diffprivlib: how accurate? A section of docs/regression.md.
 
-    python -m benchmarks.adassp [--sets 50]
+    python -m benchmarks.adassp [--sets 30] [--diffprivlib PYTHON]
+
+PYTHON is that of an environment with diffprivlib (benchmarks/diffprivlib_fits.py says how to make one).
 
 AdaSSP releases X'X, X'y and the least eigenvalue with a third of epsilon each, and adds a ridge that follows from them.
 It needs bounds of |x| and |y|; it gets the longest record and the outcome's range that are declared. Expected, written
 before the run: ours is nearer to the truth everywhere, because its last releases are residuals and not outcomes.
+diffprivlib's guarantees are pure (delta 0), which is more than ours promise at the same epsilon, and cost it noise.
 """
 
 import argparse
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.coverage import DOCUMENT, simulated
 from benchmarks.document import versions, write_section
 from tacit.regression import regress_in_memory
+from tacit.regression.newton.sums import Rows
 from tacit.types import Floats
 
 SETTINGS = [(3000, 5, 1.0), (10_000, 10, 0.5), (10_000, 10, 1.0), (10_000, 10, 3.0), (50_000, 20, 1.0)]
@@ -31,31 +39,79 @@ def adassp(x: Floats, y: Floats, longest: float, epsilon: float, delta: float, c
     return np.linalg.solve(noisy + ridge * np.eye(d), x.T @ y + noise * longest * chance.standard_normal(d))
 
 
-def errors(rows: int, parameters: int, epsilon: float, seed: int) -> tuple[float, float, float]:
-    """Root mean squared errors of the parameters on the model's scale: ours, AdaSSP's, least squares'."""
-    chance = np.random.default_rng([rows, parameters, int(100 * epsilon), seed])
-    problem, table, truth = simulated("linear", rows, parameters, epsilon, chance)
-    to_names, shift = problem.reported
-    theta, data = np.linalg.solve(to_names, truth - shift), problem.rows(table)
-    found = regress_in_memory(problem, data, chance.standard_normal)
-    ours = np.linalg.solve(to_names, np.median(found.draws.values, axis=0) - shift)
-    theirs = adassp(data.x, data.y, problem.design.longest, epsilon, 1e-5, chance)
-    plain = np.linalg.lstsq(data.x, data.y, rcond=None)[0]
-    return tuple(float(12 * np.sqrt(np.mean((one - theta) ** 2))) for one in (ours, theirs, plain))
+@dataclass(frozen=True)
+class Case:
+    """A table on the model's scale, its true parameters, and what was fitted to it."""
+
+    rows: Rows
+    truth: Floats
+    longest: float
+    fits: dict[str, Floats]
+
+
+def cases(kind: str, rows: int, parameters: int, epsilon: float, sets: int) -> list[Case]:
+    found = []
+    for seed in range(sets):
+        chance = np.random.default_rng([rows, parameters, int(100 * epsilon), seed])
+        problem, table, reported = simulated(kind, rows, parameters, epsilon, chance)
+        to_names, shift = problem.reported
+        data, longest = problem.rows(table), problem.design.longest
+        draws = regress_in_memory(problem, data, chance.standard_normal).draws.values
+        fits = {"ours": np.linalg.solve(to_names, np.median(draws, axis=0) - shift)}
+        if kind == "linear":
+            fits["AdaSSP"] = adassp(data.x, data.y, longest, epsilon, 1e-5, chance)
+            fits["without privacy"] = np.linalg.lstsq(data.x, data.y, rcond=None)[0]
+        else:
+            fits["without privacy"] = likeliest(data.x, data.y)
+        found.append(Case(data, np.linalg.solve(to_names, reported - shift), longest, fits))
+    return found
+
+
+def likeliest(x: Floats, y: Floats) -> Floats:
+    """Logistic regression by Newton's method."""
+    theta = np.zeros(x.shape[1])
+    for _ in range(25):
+        p = 1 / (1 + np.exp(-x @ theta))
+        theta -= np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x, x.T @ (p - y))
+    return theta
+
+
+def fit_elsewhere(python: Path, kind: str, epsilon: float, made: list[Case]) -> None:
+    """Adds what diffprivlib finds, in the environment of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number, case in enumerate(made):
+            x = case.rows.x[:, 1:]
+            facts = {"epsilon": epsilon, "longest": case.longest, "kind": kind}
+            np.savez(Path(folder) / f"{number:04}.npz", x=x, y=case.rows.y, **facts)
+        script = Path(__file__).parent / "diffprivlib_fits.py"
+        subprocess.run([python, script, folder], check=True)
+        for number, case in enumerate(made):
+            case.fits["diffprivlib"] = np.load(Path(folder) / f"{number:04}.npy")
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--sets", type=int, default=50)
-    sets = options.parse_args().sets
-    lines = ["| n | d | epsilon | ours | AdaSSP | least squares |", "|---|---|---|---|---|---|"]
-    for n, d, epsilon in SETTINGS:
-        found = np.median([errors(n, d, epsilon, seed) for seed in range(sets)], axis=0)
-        lines.append(f"| {n:,} | {d} | {epsilon:g} | " + " | ".join(f"{one:.3f}" for one in found) + " |")
-        print(lines[-1], flush=True)
+    options.add_argument("--sets", type=int, default=30)
+    options.add_argument("--diffprivlib", type=Path)
+    given = options.parse_args()
+    names = ("ours", "AdaSSP", "diffprivlib", "without privacy")
+    lines = ["| family | n | d | epsilon | " + " | ".join(names) + " |", "|" + "---|" * (4 + len(names))]
+    for kind in ("linear", "logistic"):
+        for n, d, epsilon in SETTINGS:
+            made = cases(kind, n, d, epsilon, given.sets)
+            if given.diffprivlib is not None:
+                fit_elsewhere(given.diffprivlib, kind, epsilon, made)
+            scale = 12 if kind == "linear" else 1
+            cells = []
+            for name in names:
+                away = [scale * np.sqrt(np.mean((one.fits[name] - one.truth) ** 2)) for one in made if name in one.fits]
+                cells.append(f"{np.median(away):.3f}" if away else "")
+            lines.append(f"| {kind} | {n:,} | {d} | {epsilon:g} | " + " | ".join(cells) + " |")
+            print(lines[-1], flush=True)
     text = (
-        f"Median over {sets} made-up tables of the root mean squared error of all parameters (effects of half a range, "
-        f"in standard deviations of the residuals), delta 1e-5. {versions('numpy')}.\n\n" + "\n".join(lines)
+        f"Median over {given.sets} made-up tables of the root mean squared error of all parameters (effects of half a "
+        "range; linear: in standard deviations of the residuals, logistic: log odds), delta 1e-5, diffprivlib 0.6.6 "
+        f"with delta 0 and its own defaults. {versions('numpy')}.\n\n" + "\n".join(lines)
     )
     write_section(DOCUMENT, "adassp", text)
 

@@ -36,7 +36,11 @@ def family_and_outcomes(name, chance, rows):
         case "linear":
             return Linear(), chance.uniform(-1, 1, rows), (-1.0, 1.0)
         case "poisson":
-            return Poisson(8.0, exposure=1.0), chance.poisson(1.5, rows).clip(max=8).astype(float), (0.0, 8.0)
+            return (
+                Poisson(8.0, exposure=1.0, longest=2.0),
+                chance.poisson(1.5, rows).clip(max=8).astype(float),
+                (0.0, 8.0),
+            )
         case "logistic":
             return Logistic(), chance.integers(0, 2, rows).astype(float), (0.0, 1.0)
         case "multinomial":

@@ -74,13 +74,15 @@ class Poisson:
         most: the largest count, declared; larger ones count as it.
         clip: c, from released residuals.
         typical: a mean that few records exceed, from released moments.
-        exposure: a public middle of the exposures, for the synthetic table.
+        exposure: about their mean, for the synthetic table: that of the declared bounds until it is released.
+        longest: the largest exposure, declared; 0 where all are 1.
     """
 
     most: float
     clip: float = math.inf
     typical: float = math.inf
     exposure: float = 1.0
+    longest: float = 0.0
     name: ClassVar[FamilyName] = "poisson"
     outputs: ClassVar[int] = 1
 

@@ -82,7 +82,8 @@ class RegressionProblem:
             case "linear", Number(low=low, high=high) if low is not None and high is not None:
                 return Linear()
             case "poisson", Number(low=low, high=high) if low is not None and high is not None and low >= 0:
-                return Poisson(float(high), exposure=self._middle_exposure)
+                middle, longest = self._exposures
+                return Poisson(float(high), exposure=middle, longest=longest)
             case (("linear" | "poisson"), Number()):
                 raise InputError(f"outcome {self.outcome!r}: declare its bounds, low and high, counts from 0 on")
             case "logistic", Flag():
@@ -99,13 +100,14 @@ class RegressionProblem:
         )
 
     @property
-    def _middle_exposure(self) -> float:
+    def _exposures(self) -> tuple[float, float]:
+        """The middle and the upper one of the declared bounds."""
         if self.exposure is None:
-            return 1.0
+            return 1.0, 0.0
         column = self.schema.column(self.exposure)
         if not isinstance(column, Number) or column.low is None or column.high is None or column.low <= 0:
             raise InputError(f"exposure {self.exposure!r} must be a number with declared bounds above 0")
-        return (column.low + column.high) / 2
+        return (column.low + column.high) / 2, float(column.high)
 
     @cached_property
     def design(self) -> Design:

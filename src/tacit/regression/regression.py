@@ -27,6 +27,7 @@ from tacit.types import Floats
 if TYPE_CHECKING:
     from tacit.randomness import Randomness
 
+_CLAMPED = 0.01  # the share of clamped outcomes from which it is said
 _FAR = 4.0  # standard deviations of a last step from which the curvature is not that of the optimum
 
 
@@ -40,6 +41,7 @@ class Regression:
         convergence: the last step in standard deviations.
         ledger: what was charged; None for a simulation in memory.
         lost: how many parts of releases were lost by stops (newton/kept.py).
+        at_bounds: the share of a linear model's outcomes at the declared bounds or beyond.
     """
 
     problem: RegressionProblem
@@ -49,6 +51,7 @@ class Regression:
     convergence: float
     ledger: Ledger | None = None
     lost: int = 0
+    at_bounds: float = 0.0
 
     def coefficients(self, level: float = 0.95) -> list[Coefficient]:
         """The table, with credible intervals of this level."""
@@ -76,12 +79,17 @@ class Regression:
             rest = "the prior's intervals are given" if self.draws.is_proper else "no interval is stated"
             said.append(
                 f"not identified: {which}; too few records tell of it at this epsilon, so {rest}: more records, more "
-                "epsilon, fewer columns or levels, or a prior"
+                "epsilon, fewer columns or levels, closer bounds of columns that are heaped at one end, or a prior"
             )
         if self.convergence > _FAR:
             said.append(
                 f"the last step was {self.convergence:.1f} standard deviations long: the curvature was not taken at "
                 "the optimum, and intervals may be off; more epsilon or a closer declaration of the bounds helps"
+            )
+        if self.at_bounds > _CLAMPED:
+            said.append(
+                f"about {self.at_bounds:.0%} of outcomes lie at the declared bounds or beyond and count as the bound, "
+                "which biases a linear model: intervals may miss the truth; declare wider bounds, which cost little"
             )
         if self.lost:
             said.append(
@@ -98,9 +106,12 @@ def regress_in_memory(
     """The same releases and the same posterior, charged to nobody: for simulations on made-up records."""
     prior, kept = prior or Prior(), Releases() if kept is None else kept
     sums = PrivateSums(rows, problem.reach, problem.plan, normals, kept=kept)
-    found = posterior_draws(release_statistics(sums, problem.family))
+    released = release_statistics(sums, problem.family)
+    found = posterior_draws(released)
     draws = _reported(problem, found, prior)
-    return Regression(problem, prior, draws, found.doubt, found.convergence, lost=kept.lost)
+    return Regression(
+        problem, prior, draws, found.doubt, found.convergence, lost=kept.lost, at_bounds=released.at_bounds
+    )
 
 
 def _reported(problem: RegressionProblem, found: Posterior, prior: Prior) -> Draws:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tacit.regression.families import Clipped, Family, Ordered, Poisson
+from tacit.regression.families import Clipped, Family, Linear, Ordered, Poisson
 from tacit.regression.newton.curvature import Curvature, positive, posterior_of
 from tacit.regression.newton.plan import STEPS
 from tacit.regression.newton.sums import EDGES, Noisy, PrivateSums, predictors, residual_histogram
@@ -23,6 +23,7 @@ _USUAL = 0.87  # the share of residuals that are not clipped
 _WIDE = 4.0  # times the usual clip, 6 sigma, where noise hardly matters
 _SPREAD = 1.01  # times the length of Poisson residuals from which counts are taken to vary more, and hardly clipped
 _REPEATS = 5
+_LEAST = 1e-3  # of the largest exposure, that a mean one is taken to be
 _MOMENTS = 2.0  # times the noise of the offset in a first estimate, whose moments have noise too
 _RARE = 0.85  # the share of expected counts below the typical one
 _FARTHEST = 2.0
@@ -40,6 +41,7 @@ class Released:
         curvature: the posterior of the exact curvature at the last of these points.
         scores: the covariance of the exact score around the truth.
         family: with the clip that was used.
+        at_bounds: the share of a linear model's outcomes that lie at the declared bounds or beyond, as released.
     """
 
     theta: Floats
@@ -48,6 +50,7 @@ class Released:
     curvature: Curvature
     scores: Floats
     family: Family
+    at_bounds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -176,8 +179,12 @@ def clip_from(counts: Noisy) -> float:
 
 def release_statistics(sums: PrivateSums, family: Family) -> Released:
     """Every release of the plan in its order; all else is post-processing."""
-    first = _without_rare_outcomes(sums, family) if isinstance(family, Clipped) else family
+    first, at_bounds = _without_rare_outcomes(sums, family) if isinstance(family, Clipped) else (family, 0.0)
     gram, offset = sums.gram("gram"), sums.offset("offset", first)
+    if isinstance(family, Poisson) and isinstance(first, Poisson) and family.longest:
+        mean = float(sums.exposure("exposure", family).value[0]) / max(float(gram.value[0, 0]), 10.0)
+        exposure = float(np.clip(mean, _LEAST * family.longest, family.longest))
+        family, first = replace(family, exposure=exposure), replace(first, exposure=exposure)
     table = synthetic_table(gram, first)
     search = _Search(sums, replace(table, family=family), offset, family, np.zeros((len(offset.value),) * 2))
     theta = table.solve(table.offset() - offset.value, search.first_ridge)
@@ -189,16 +196,24 @@ def release_statistics(sums: PrivateSums, family: Family) -> Released:
     known = posterior_of(sums.curvature("curvature last", search.family, theta), search.curvature(theta))
     scores = _scores(search, theta, known)
     where, score = search.average(theta)
-    return Released(where, score.value, score.stddev, known, scores, search.family)
+    return Released(where, score.value, score.stddev, known, scores, search.family, at_bounds)
 
 
-def _without_rare_outcomes(sums: PrivateSums, family: Clipped) -> Clipped:
-    """Outcomes beyond what seven of eight stay below count as that in the first estimate, which is corrected later."""
+def _without_rare_outcomes(sums: PrivateSums, family: Clipped) -> tuple[Clipped, float]:
+    """Outcomes beyond what seven of eight stay below count as that in the first estimate, which is corrected later.
+
+    And the share of outcomes at the bounds of a linear model, which are half its range from the middle; 0 where it may
+    be noise.
+    """
     middle = np.zeros(sums.rows.x.shape[1])
     if isinstance(family, Poisson):
         middle[0] = -50.0  # a mean of 0, so that residuals are the counts themselves
-    usual = clip_from(sums.residual_counts("outcomes", family, middle)) * family.range
-    return replace(family, most=float(np.clip(usual, 1.0 if isinstance(family, Poisson) else 0.0, family.most)))
+    counts = sums.residual_counts("outcomes", family, middle)
+    most = float(np.clip(clip_from(counts) * family.range, 1.0 if isinstance(family, Poisson) else 0.0, family.most))
+    ends = counts.value[np.searchsorted(EDGES, 0.5) :]
+    total, noise = max(float(counts.value.sum()), 1.0), counts.stddev * len(ends) ** 0.5
+    seen = isinstance(family, Linear) and ends.sum() > 3 * noise
+    return replace(family, most=most), float(ends.sum()) / total if seen else 0.0
 
 
 def _scores(search: _Search, theta: Floats, known: Curvature) -> Floats:

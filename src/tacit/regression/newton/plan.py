@@ -43,6 +43,7 @@ _CLIPPED: Stages = (
     {"score last": 0.26, "curvature last off": 0.06, "curvature last on": 0.02, "score size": 0.01},
 )
 _SCORES = {"scores off": 0.07, "scores on": 0.04}
+_EXPOSURE = {"exposure": 0.02}
 _ORDERED: Stages = (
     *_BOUNDED[:-1],
     {"mean last": 0.25, "curvature last off": 0.06, "curvature last on": 0.03, **_SCORES},
@@ -113,6 +114,8 @@ def release_plan(
     if clustered and not isinstance(family, Ordered):
         last = {name: share for name, share in stages[-1].items() if name != "score size"}
         stages = (*stages[:-1], last | _SCORES)
+    if isinstance(family, Poisson) and family.longest:
+        stages = (*stages[:1], {**stages[1], **_EXPOSURE}, *stages[2:])
     more = min(max(math.sqrt(parameters / _FEW), 1.0), 2.0) * _LOOSE.get(family.name, 1.0)
     asked = [{name: share * (more if name.endswith(" off") else 1) for name, share in one.items()} for one in stages]
     total = math.fsum(share for stage in asked for share in stage.values())

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tacit.errors import InputError
-from tacit.regression.families import Bounded, Clipped, Family, Ordered, fold
+from tacit.regression.families import Bounded, Clipped, Family, Ordered, Poisson, fold
 from tacit.regression.newton.kept import Releases
 from tacit.regression.newton.plan import ReleasePlan
 from tacit.types import Floats, Indices
@@ -120,6 +120,10 @@ class PrivateSums:
             return curvature_of(x, w, slopes, folded)
 
         return self._matrix(name, family.slope_bound, of_part)
+
+    def exposure(self, name: str, family: Poisson) -> Noisy:
+        """Sum of w times the exposure."""
+        return self._vector(name, family.longest, lambda x, y, e, w: np.atleast_1d(w @ e))
 
     def score_size(self, name: str, family: Family, theta: Floats) -> Noisy:
         """Sum of |s|^2 over the weighted scores s of units: the trace of their covariance."""

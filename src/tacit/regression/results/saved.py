@@ -110,7 +110,9 @@ def save_regression(folder: RunFolder, facts: RegressionFacts, found: Regression
         "contrasts": [row.to_json() for text in facts.contrasts for row in found.contrast(text, LEVEL)],
         "references": found.problem.design.references,
     }
-    said["regression"] |= {"doubt": found.doubt, "convergence": found.convergence, "lost": found.lost}
+    said["regression"] |= {
+        "doubt": found.doubt, "convergence": found.convergence, "lost": found.lost, "at_bounds": found.at_bounds,
+    }  # fmt: skip
     parts = {"draws": found.draws.values.astype(np.float32), "sampling": found.draws.sampling,
              "unclear": found.draws.unclear}  # fmt: skip
     replace_file(folder.posterior, save({name: np.ascontiguousarray(value) for name, value in parts.items()}))
@@ -149,7 +151,7 @@ def _regression(folder: RunFolder, said: dict[str, Any], parts: dict[str, Any]) 
     draws = Draws(facts.problem.names, values, parts["sampling"], parts["unclear"], facts.prior.kind != "flat")
     return Regression(
         facts.problem, facts.prior, draws, float(reached["doubt"]), float(reached["convergence"]),
-        read_ledger(folder.path), int(reached.get("lost", 0)),
+        read_ledger(folder.path), int(reached.get("lost", 0)), float(reached.get("at_bounds", 0.0)),
     )  # fmt: skip
 
 
