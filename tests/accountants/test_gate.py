@@ -70,7 +70,7 @@ def test_many_distinct_events_are_asked_about_in_few_and_the_answer_is_the_same(
 
 def test_noise_is_only_ever_rounded_down():
     for z in (0.1, 0.99999, 1.0, 1.0000001, 7.3, 1e6):
-        rounded = gate._rounded(charge(z=z).event).noise_multiplier
+        rounded = gate._rounded_noise(charge(z=z).event).noise_multiplier
         assert z * (1 - 1.1e-3) < rounded <= z
 
 

@@ -235,7 +235,7 @@ def test_what_another_process_may_charge_is_never_removed(tacit, patients, few_s
     def overtaken(problem, plan):
         winners.append(LedgerFile(ledger, plan.header(Randomness()), plan.versions()))
 
-    monkeypatch.setattr("tacit.runs.whole_run.check_budget", overtaken)
+    monkeypatch.setattr("tacit.runs.whole_run.check_shared_budget", overtaken)
     code, _, err = tacit("train", *plainly(patients))
     assert (code, err.count("\n")) == (2, 1)
     assert read_ledger(ledger).steps == 0

@@ -43,7 +43,7 @@ DECLARED = {"bounds": (-1, 1), "n_records": 1500}
 
 @pytest.fixture(autouse=True)
 def _a_new_process(monkeypatch):
-    monkeypatch.setattr(private, "_told", set())
+    monkeypatch.setattr(private, "_warned_of", set())
     monkeypatch.setattr(private, "_fits_without_a_ledger", count(1))
 
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.accountants import BudgetGate
+from tacit.accountants import BudgetGate, gaussian_mu, get_accountant
+from tacit.accountants.search import smallest_within
 from tacit.errors import InputError, check_count, check_positive
-from tacit.ledger import Charge, GaussianSumQuery, LedgerFile, PoissonSample
+from tacit.ledger import Charge, GaussianSumQuery, Ledger, LedgerFile, PoissonSample
 from tacit.randomness import Randomness
 
 UNANSWERED = -1
@@ -110,6 +111,36 @@ class ConfidentGNMax:
         labels = np.full(queries, UNANSWERED)
         labels[passed] = (counts[passed] + noise).argmax(axis=1)
         return labels
+
+
+def calibrate_confident_gnmax(
+    epsilon: float, delta: float, *, queries: int, max_answers: int, threshold: float, noise_ratio: float = 2.0
+) -> ConfidentGNMax:
+    """The least noise with which ``queries`` cost at most (epsilon, delta), whatever the votes are.
+
+    Args:
+        threshold: how many votes the noisy winner needs.
+        noise_ratio: sigma_1 / sigma_2, the noise of the threshold over that of the votes.
+
+    Example:
+        >>> found = calibrate_confident_gnmax(2.0, 1e-5, queries=300, max_answers=200, threshold=150)
+        >>> round(found.vote_noise, 1)
+        43.5
+    """
+    check_positive("epsilon", epsilon)
+    check_positive("noise_ratio", noise_ratio)
+    pld = get_accountant("pld")
+
+    def build(noise: float) -> ConfidentGNMax:
+        return ConfidentGNMax(threshold, noise_ratio * noise, noise, max_answers)
+
+    def cost(noise: float) -> float:
+        return pld.guarantee(Ledger.planned(build(noise).charges(queries)), delta=delta).epsilon
+
+    answers = build(1.0).charges(queries)[1].steps
+    mu = gaussian_mu(epsilon, delta)  # full-batch Gaussians add up: mu^2 = queries / sigma_1^2 + 2 answers / sigma_2^2
+    start = math.sqrt(queries / noise_ratio**2 + 2 * answers) / mu
+    return build(smallest_within(cost, epsilon, "vote_noise", start))
 
 
 def _counts(votes: ArrayLike) -> NDArray[np.float64]:
