@@ -6,7 +6,7 @@ from reliability.figures import Figure, tries
 from tacit.audit import Finding, check_canary, check_engine, check_noise, check_recount, check_replay, check_sampler
 from tacit.audit.audit import perform, self_checks, self_subjects
 from tacit.audit.canary import claimed_ledger
-from tacit.audit.replay import few_cases
+from tacit.audit.neighbours import few_cases
 from tacit.sampling import SAMPLING_POLICIES
 
 
