@@ -63,7 +63,8 @@ def _openmp_in_use() -> list[str]:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
         return []
-    return sorted({line.split()[-1] for line in lines if "libgomp" in line.rpartition("/")[2]})
+    found = sorted({line.split()[-1] for line in lines if "libgomp" in line.rpartition("/")[2]})
+    return [path for path in found if "torch" in path] or found  # scikit-learn brings one of its own
 
 
 def _loaded_by_compiling() -> Loaded:
