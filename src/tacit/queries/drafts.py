@@ -37,7 +37,7 @@ class OpenTable:
 
     Example:
         >>> asked = OpenTable(("age", "job"), 0.5)
-        >>> [part.name for part in asked.plan.parts], asked.event.failure
+        >>> [part.name for part in asked.release_plan.parts], asked.event.failure
         (['records', 'kind:age', 'kind:job', 'values:age', 'values:job'], 1e-07)
     """
 
@@ -57,7 +57,7 @@ class OpenTable:
         return FAILURE_SHARE * self.delta / len(self.names)
 
     @cached_property
-    def plan(self) -> ReleasePlan:
+    def release_plan(self) -> ReleasePlan:
         parts = [Part("records", 1, 1.0), *(Part(f"kind:{name}", len(_KINDS), 1.0) for name in self.names),
                  *(Part(f"values:{name}", 1, 1.0) for name in self.names)]  # fmt: skip
         shared = tuple(Part(part.name, part.width, 1 / len(parts)) for part in parts)
@@ -73,11 +73,11 @@ class OpenTable:
 
     @property
     def event(self) -> ThresholdedSample:
-        return self._event(self.plan)
+        return self._event(self.release_plan)
 
     def answered(self, table: Table, normals: Normals) -> Schema:
         """The schema. It has been charged; this is the only function that sees records."""
-        cells, noise = Answering(table, "record", normals), self.plan.stddevs
+        cells, noise = Answering(table, "record", normals), self.release_plan.stddevs
         records = cells.units(noise[0])
         kinds = [
             _kind(cells.sums(_cell_kinds(table.column(name)), len(_KINDS), stddev), stddev)

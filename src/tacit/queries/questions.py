@@ -45,7 +45,7 @@ class Questions:
     Example:
         >>> schema = Schema((Number("age", ask=("bounds",)), Category("job", ask=("levels",))), ask_units=True)
         >>> asked = Questions(schema, 1.0, 1e-6)
-        >>> [part.name for part in asked.plan.parts], asked.event.failure
+        >>> [part.name for part in asked.release_plan.parts], asked.event.failure
         (['records', 'bounds:age', 'levels:job'], 1e-07)
     """
 
@@ -73,7 +73,7 @@ class Questions:
         return FAILURE_SHARE * self.delta / max(1, self._levels)
 
     @cached_property
-    def plan(self) -> ReleasePlan:
+    def release_plan(self) -> ReleasePlan:
         names = [f"{'levels' if isinstance(one, Category) else 'bounds'}:{one.name}" for one in self.columns]
         units = [self.schema.questions[0]] if self.schema.ask_units else []
         parts = [Part(name, 1, 1.0) for name in units] + [Part(name, len(EDGES) - 1, 1.0) for name in names]
@@ -84,7 +84,7 @@ class Questions:
     @property
     def event(self) -> PoissonSample | ThresholdedSample:
         """What the ledger is charged."""
-        queries = self.plan.charge.event.queries
+        queries = self.release_plan.charge.event.queries
         return ThresholdedSample(self._levels * self.failure, queries) if self._levels else PoissonSample(1.0, queries)
 
     def placeholder(self) -> Schema:
@@ -94,7 +94,7 @@ class Questions:
     def answered(self, table: Table, normals: Normals) -> Schema:
         """The schema with what was found. It has been charged; this is the only function that sees records."""
         cells = Answering(as_declared(table, self.schema), self.schema.unit, normals)
-        noise = list(self.plan.stddevs)
+        noise = list(self.release_plan.stddevs)
         units = cells.units(noise.pop(0)) if self.schema.ask_units else None
         found = [cells.column(column, stddev, self.failure) for column, stddev in zip(self.columns, noise, strict=True)]
         return self._filled(units, found)
