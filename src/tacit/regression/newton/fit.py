@@ -224,7 +224,7 @@ def _scores(search: _Search, theta: Floats, known: Curvature) -> Floats:
         if isinstance(search.family, Ordered):
             return posterior_of(released, np.diag(np.diag(released.value))).mean
         # rows of one person: correlated about as the curvature is, but each coefficient at a size of its own. A floor
-        # at the noise would lift what noise has lowered and widen intervals; a share of what all have in common does not
+        # at the noise would lift what noise has lowered, and widen intervals; one at a share of what all have does not
         curved, seen = np.diag(known.mean), np.diag(released.value)
         common = max(float(curved @ seen), released.on * float(np.linalg.norm(curved))) / float(curved @ curved)
         sizes = np.maximum(seen, _LEAST_SCORE * common * curved)
