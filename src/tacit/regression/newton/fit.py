@@ -15,7 +15,7 @@ import numpy as np
 from tacit.regression.families import Clipped, Family, Linear, Ordered, Poisson
 from tacit.regression.newton.curvature import Curvature, positive, posterior_of
 from tacit.regression.newton.plan import STEPS
-from tacit.regression.newton.sums import EDGES, Noisy, PrivateSums, predictors, residual_histogram
+from tacit.regression.newton.sums import EDGES, Noisy, NoisyMatrix, PrivateSums, predictors, residual_histogram
 from tacit.regression.newton.synthetic import SyntheticTable, synthetic_table
 from tacit.types import Floats
 
@@ -27,6 +27,7 @@ _LEAST = 1e-3  # of the largest exposure, that a mean one is taken to be
 _MOMENTS = 2.0  # times the noise of the offset in a first estimate, whose moments have noise too
 _RARE = 0.85  # the share of expected counts below the typical one
 _FARTHEST = 2.0
+_LEAST_SCORE = 0.3  # times the ratio of scores to curvature that coefficients have in common
 _STEADY = 0.1  # no direction counts as flatter while steps are taken: too short a step does no harm
 
 
@@ -222,9 +223,14 @@ def _scores(search: _Search, theta: Floats, known: Curvature) -> Floats:
         released = search.sums.score_matrix("scores", search.family, theta)
         if isinstance(search.family, Ordered):
             return posterior_of(released, np.diag(np.diag(released.value))).mean
-        # rows of one person: correlated about as the curvature is, but each coefficient at a size of its own
-        scale = np.sqrt(np.maximum(np.diag(released.value), released.on) / np.diag(known.mean))
-        return posterior_of(released, known.mean * np.outer(scale, scale)).mean
+        # rows of one person: correlated about as the curvature is, but each coefficient at a size of its own. A floor
+        # at the noise would lift what noise has lowered, and widen intervals; one at a share of what all have does not
+        curved, seen = np.diag(known.mean), np.diag(released.value)
+        common = max(float(curved @ seen), released.on * float(np.linalg.norm(curved))) / float(curved @ curved)
+        sizes = np.maximum(seen, _LEAST_SCORE * common * curved)
+        ratio = np.sqrt(sizes / curved)
+        sized = NoisyMatrix(released.value + np.diag(sizes - seen), released.off, 0.0)
+        return posterior_of(sized, known.mean * np.outer(ratio, ratio)).mean
     size = search.sums.score_size("score size", search.family, theta)
     trace = float(np.trace(known.mean))
     return known.mean * max(float(size.value[0]), size.stddev) / trace
