@@ -124,6 +124,8 @@ if __name__ == "__main__":
             torch.distributed.destroy_process_group()
         sys.exit()
     parts = {"ranks": ranks, "records": records, "parameters": parameters}
+    if not {*sys.argv[1:]} <= {*parts, "--quick"}:
+        sys.exit(__doc__)
     print("| how | ranks | records | parameters | sample | ms a step | records a second | MiB a rank | set-up s |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name in [name for name in parts if name in sys.argv[1:]] or parts:
