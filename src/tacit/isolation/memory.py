@@ -82,6 +82,8 @@ def looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
             return lambda local: dict(vars(local))
         case type():
             return None if _is_library(thing) else _of_class
+        case set() | frozenset() if len(thing) > LONG:
+            return None  # its entries have no order by which some of them could be looked into
         case _ if type(thing).__module__ == "builtins":
             return _of_referents
         case _ if _is_opaque(type(thing)):
