@@ -137,6 +137,17 @@ def test_a_frozen_layer_is_used_and_not_trained():
         torch.testing.assert_close(found.sums[name], value, rtol=2e-5, atol=1e-6)
 
 
+def test_a_frozen_layer_counts_as_it_is_now():
+    """model[0].weight.data = ..., as target networks are renewed: no version counts it."""
+    model = nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 3))
+    model[0].requires_grad_(False)
+    engine, batch = Engine(model, classes), rows_for(classes)
+    engine.learn(batch)
+    model[0].weight.data = torch.randn(5, 7)
+    found, wanted = engine.sum(batch), engine.sum(batch, "record")
+    torch.testing.assert_close(found.squared_norms, wanted.squared_norms, rtol=2e-5, atol=1e-9)
+
+
 class Scaled(nn.Module):
     def __init__(self):
         super().__init__()

@@ -112,7 +112,8 @@ class Arguments:
 
 
 def _tensor(one: "str | Tensor | None", params: Mapping[str, Tensor]) -> Any:
-    return params[one].detach() if isinstance(one, str) else one
+    found = params[one] if isinstance(one, str) else one
+    return None if found is None else found.detach()
 
 
 @lru_cache(maxsize=64)

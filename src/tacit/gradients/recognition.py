@@ -155,7 +155,7 @@ class _Reading:
             return name
         if not isinstance(tensor, nn.Parameter) or tensor.requires_grad or self.run.is_of_rows(tensor):
             raise _OtherCallError
-        return tensor.detach()
+        return tensor  # itself: .data of it may be replaced, which no version counts
 
     def _loss(self, result: Any) -> tuple[Any, Tensor, Tensor]:
         """The likelihood, and its outputs and targets."""
