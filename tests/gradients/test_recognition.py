@@ -148,6 +148,16 @@ def test_a_frozen_layer_counts_as_it_is_now():
     torch.testing.assert_close(found.squared_norms, wanted.squared_norms, rtol=2e-5, atol=1e-9)
 
 
+def test_a_frozen_layer_that_does_not_fit_any_more_is_left_to_the_losses():
+    model = nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 3))
+    model[2].requires_grad_(False)
+    engine, batch = Engine(model, classes), rows_for(classes)
+    engine.learn(batch)
+    model[2].weight.data = torch.randn(3, 2)
+    with pytest.raises(LossesError, match="fail on every record"):
+        engine.sum(batch)
+
+
 class Scaled(nn.Module):
     def __init__(self):
         super().__init__()

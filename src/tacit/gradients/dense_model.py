@@ -65,7 +65,12 @@ class DenseModel:
         plain = inputs.dtype == weight.dtype == torch.float32 and inputs.device == targets.device == weight.device
         if not plain or targets.is_complex() or targets.dim() != 1:
             return None
-        return Arguments(layers, inputs, targets) if inputs.shape == (len(targets), weight.shape[1]) else None
+        width = inputs.shape[-1]
+        for weight, bias in layers:  # of frozen ones, whose data may be replaced, nobody else asks
+            if weight.dim() != 2 or weight.shape[1] != width or (bias is not None and bias.shape != weight.shape[:1]):
+                return None
+            width = len(weight)
+        return Arguments(layers, inputs, targets) if inputs.dim() == 2 and len(inputs) == len(targets) else None
 
     def rows(self, given: "Arguments", mechanism: GaussianSumMechanism) -> DenseRows | None:
         """All records of a batch by the compiled kernel, with their sum where the clip is plain; None if it cannot."""
