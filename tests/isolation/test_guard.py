@@ -4,13 +4,14 @@ import sys
 from collections import deque
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from tacit.errors import LossesError
 from tacit.isolation import StateGuard
-from tacit.isolation.memory import _is_installed
+from tacit.isolation.parts import _is_installed
 
 
 @pytest.mark.parametrize(
@@ -70,3 +71,40 @@ def test_what_is_kept_for_every_record_is_seen_in_long_containers_too():
             deque((histories[row].append(row) for row in range(6000)), maxlen=0)
         with StateGuard(histories=histories):
             pass
+
+
+class _Names(dict):
+    pass
+
+
+class _Rows(list):
+    pass
+
+
+class _Number(float):
+    pass
+
+
+class _Array(np.ndarray):
+    pass
+
+
+@pytest.mark.parametrize(
+    "thing", [_Names(a=1), _Rows([1]), _Number(2.0), np.zeros(3).view(_Array), SimpleNamespace(a=1)], ids=type
+)
+def test_attributes_of_containers_and_numbers_are_seen_and_taken_away(thing):
+    """What is a dictionary or a number besides has attributes like any other object of a user's class."""
+    with pytest.raises(LossesError, match=r"thing\.seen changed"), StateGuard(thing=thing):
+        thing.seen = 7
+    assert not hasattr(thing, "seen")
+
+
+def test_attributes_that_are_replaced_as_a_whole_are_put_back():
+    model = nn.Linear(1, 1)
+    before = model.__dict__
+    with pytest.raises(LossesError, match="model"), StateGuard(model=model):
+        model.__dict__ = {**before, "seen": 7}
+    assert model.__dict__ is before
+    with pytest.raises(LossesError, match=r"model\.__class__"), StateGuard(model=model):
+        model.__class__ = nn.Bilinear
+    assert type(model) is nn.Linear

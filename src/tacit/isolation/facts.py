@@ -24,8 +24,6 @@ PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, 
 def measurer(thing: Any) -> Callable[[Any], Any] | None:
     """What of a thing itself can be compared, besides its parts; None if it is nothing."""
     match thing:
-        case Tensor():
-            return _of_tensor
         case np.ndarray():
             return lambda array: array.flat[:: max(1, array.size // LONG)].copy()
         case torch.UntypedStorage() | torch.TypedStorage():
@@ -44,8 +42,8 @@ def measurer(thing: Any) -> Callable[[Any], Any] | None:
             return lambda chance: chance.get_state().numpy().tobytes()
         case set() | frozenset() | bytearray():
             return lambda some: some.copy() if len(some) <= LONG else len(some)
-        case dict() | list() | tuple() | deque():
-            return lambda some: len(some) if len(some) <= LONG else _numbers_of(some)
+        case dict() | list() | deque():
+            return len if len(thing) <= LONG else _numbers_of
         case types.GeneratorType():
             return lambda running: None if running.gi_frame is None else running.gi_frame.f_lasti
         case itertools.count() | itertools.repeat():
@@ -92,13 +90,6 @@ def _of_storage(storage: Any) -> Any:
     if storage.device.type != "cpu" or storage.nbytes() > _LONGEST:
         return None
     return torch.empty(0, dtype=torch.uint8).set_(storage).numpy().tobytes()
-
-
-def _of_tensor(tensor: Tensor) -> tuple[int | None, int, int | None, bool]:
-    if tensor.is_inference():
-        return None, id(None), None, False
-    grad = tensor.grad if tensor.is_leaf else None
-    return tensor._version, id(grad), None if grad is None else grad._version, tensor.requires_grad
 
 
 def _numbers_of(thing: Any) -> list[int]:

@@ -14,18 +14,24 @@ own affair (docs/explanation/pitfalls.md).
 import decimal
 import os
 import sys
+import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from operator import is_
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tacit.errors import LossesError
-from tacit.isolation.facts import LONG
-from tacit.isolation.memory import Kept, OnDemand, all_as_before, all_kept, all_unchanged, changes_of
+from tacit.isolation.facts import LONG, NOTHING, PLAIN_VALUES, PUT_BACK, measurer, same
+from tacit.isolation.parts import SKIPPED, Parts, looker, named, set_part
 
+OnDemand = Literal["handles", "data"] | None
 _CONTAINERS = {dict, OrderedDict, list, set}  # that can be asked whether they are empty without running other code
+_UNCHANGING = (tuple, frozenset)  # what they hold is looked into, but stays theirs
+_OF_PYTORCH = {"_flat_weights", "_flat_weight_refs"}  # recurrent layers keep them in step with swapped parameters
 
 
 class StateGuard:
@@ -55,11 +61,12 @@ class StateGuard:
     def __enter__(self) -> "StateGuard":
         self.blocks += 1
         full = self._unless_empty()
-        if full and all_as_before(full):  # as at the step before, which is quicker
+        if full and _have_same_parts(full):  # as at the step before, which is quicker
             for kept in full:
-                kept.note_fact()
+                if kept.measure is not None:
+                    kept.fact = kept.measure(kept.thing)
         else:
-            self._kept = all_kept(self._owners)
+            self._kept = [kept for kept in all_kept(self._owners) if kept.can_change]
             self._empty = [kept.thing for kept in self._kept if type(kept.thing) in _CONTAINERS and not kept.thing]
             self._full = [kept for kept in self._kept if type(kept.thing) not in _CONTAINERS or kept.thing]
             self._arrays = [kept.thing for kept in self._kept if isinstance(kept.thing, np.ndarray)]
@@ -78,20 +85,22 @@ class StateGuard:
                 "numpy or random, which are seeded for every record"
             )
 
-    def _unless_empty(self) -> list[Kept]:
+    def _unless_empty(self) -> "list[Kept]":
         """All that is kept, but for the containers that were empty if they still are: most are, three for a module."""
         return self._kept if any(self._empty) else self._full
 
     def is_unchanged(self, but: Iterable[torch.Tensor]) -> bool:
         """Whether all is as it was in the last block, but for the numbers in some tensors, which are trained."""
         trained, full = set(map(id, but)), self._unless_empty()
-        return bool(full) and all_unchanged(full, trained)
+        return bool(full) and _have_same_parts(full) and _have_same_facts(full, trained)
 
     def put_back(self) -> list[str]:
         """Undo what changed; its names, the shortest first."""
         for array in self._read_only:
             array.flags.writeable = True
-        found = changes_of(self._unless_empty(), self._on_demand)
+        full = self._unless_empty()
+        same_all = full and _have_same_parts(full) and _have_same_facts(full)
+        found = [] if same_all else [change for kept in full for change in kept.changes(self._on_demand)]
         if found:
             self._kept = self._full = []
         now = _settings()
@@ -102,13 +111,119 @@ class StateGuard:
         return sorted(map(_readable, found), key=lambda name: name.count("."))
 
 
+class Kept:
+    """What one thing remembers: its parts, and what of itself can be compared; and by which name it was reached."""
+
+    __slots__ = ("fact", "look", "measure", "name", "owner", "parts", "thing")
+
+    def __init__(self, thing: Any, name: Any, owner: "Kept | None") -> None:
+        self.thing, self.name, self.owner = thing, name, owner
+        self.look = looker(thing)
+        self.measure = _measurer(thing, name)
+        self.parts: Parts = {} if self.look is None else self.look(thing)
+        self.fact = None if self.measure is None else self.measure(thing)
+
+    @property
+    def can_change(self) -> bool:
+        return (self.look is not None or self.measure is not None) and type(self.thing) not in _UNCHANGING
+
+    def path(self) -> str:
+        return str(self.name) if self.owner is None else f"{self.owner.path()}.{self.name}"
+
+    def changes(self, on_demand: OnDemand) -> Iterator[str]:
+        """The names of what is not as it was, which is put back on the way, but for handles that were opened."""
+        if self.measure is not None and not same(self.fact, self.measure(self.thing)):
+            if type(self.thing) in PUT_BACK:
+                PUT_BACK[type(self.thing)](self.thing, self.fact)
+            yield self.path()
+        if self.look is None:
+            return
+        were, are = named(self.look, self.parts), named(self.look, self.look(self.thing))
+        for part in [*were, *(part for part in are if part not in were)]:
+            before, after = were.get(part, NOTHING), are.get(part, NOTHING)
+            fresh = on_demand is not None and (before is None or before is NOTHING)
+            if same(before, after) or (fresh and _is_handle(after)):
+                continue
+            set_part(self.thing, part, before)
+            loaded = fresh and on_demand == "data" and not isinstance(after, PLAIN_VALUES)
+            if part not in _OF_PYTORCH and not loaded:
+                yield f"{self.path()}.{part}"
+
+
+def _is_handle(thing: Any) -> bool:
+    """An open file, an archive, a connection: it answers from somewhere else, and holds no records itself."""
+    return hasattr(thing, "close") and not isinstance(thing, Tensor | np.ndarray | type | types.GeneratorType)
+
+
+def _measurer(thing: Any, name: Any) -> Callable[[Any], Any] | None:
+    if isinstance(thing, dict) and str(name) == "__dict__":
+        return None  # attributes: their names say more than their number
+    return _of_tensor if isinstance(thing, Tensor) else measurer(thing)
+
+
+def _of_tensor(tensor: Tensor) -> tuple[int | None, int, int | None, bool]:
+    if tensor.is_inference():
+        return None, id(None), None, False
+    grad = tensor.grad if tensor.is_leaf else None
+    return tensor._version, id(grad), None if grad is None else grad._version, tensor.requires_grad
+
+
+def all_kept(owners: dict[str, Any]) -> list[Kept]:
+    """Everything that can be reached by name, each once."""
+    found: list[Kept] = []
+    seen: set[int] = set()  # the things are kept alive, so that no number stands for two
+
+    def keep(thing: Any, name: Any, owner: Kept | None) -> None:
+        plain = isinstance(thing, PLAIN_VALUES) and not type(thing).__dictoffset__
+        if plain or id(thing) in seen or isinstance(thing, SKIPPED):
+            return
+        if isinstance(thing, types.ModuleType) and owner is not None and isinstance(owner.thing, types.FunctionType):
+            return  # a function says itself what it names of a module
+        seen.add(id(thing))
+        found.append(Kept(thing, name, owner))
+
+    for name, owner in owners.items():
+        keep(owner, name, None)
+    for kept in found:  # grows meanwhile
+        for name, part in named(kept.look, kept.parts).items():
+            if name not in _OF_PYTORCH:
+                keep(part, name, kept)
+    return found
+
+
+def _have_same_parts(kept: Iterable[Kept]) -> bool:
+    """Whether all have the very same parts. In one loop, without calls of ours: it runs twice at every step."""
+    for one in kept:
+        if one.look is None:
+            continue
+        before, now = one.parts, one.look(one.thing)
+        if isinstance(before, dict):
+            if list(before) != list(now):
+                return False
+            before, now = before.values(), now.values()  # type: ignore[assignment,union-attr]
+        if len(before) != len(now) or not all(map(is_, before, now)):
+            return False
+    return True
+
+
+def _have_same_facts(kept: Iterable[Kept], exempt: set[int] = frozenset()) -> bool:  # type: ignore[assignment]
+    """Whether what can be compared of all, but for some tensors, is as it was."""
+    for one in kept:
+        if one.measure is None or id(one.thing) in exempt:
+            continue
+        fact = one.measure(one.thing)
+        if fact is not one.fact and (type(fact) is not tuple or fact != one.fact) and not same(one.fact, fact):
+            return False
+    return True
+
+
 def _is_large(array: Any) -> bool:
     """Too large to be compared entry by entry; it is made read-only instead."""
     return array.size > LONG and bool(array.flags.writeable and array.flags.owndata)
 
 
 def _readable(name: str) -> str:
-    for hidden in ("._parameters", "._buffers", "._modules", ".value"):
+    for hidden in (".__dict__", "._parameters", "._buffers", "._modules", ".value"):
         name = name.replace(hidden, "")
     return name
 

@@ -1,4 +1,4 @@
-"""What any Python object remembers: its parts by name, and whether they are as they were.
+"""The parts of any Python object, by name: what it refers to, and so may remember.
 
 Parts are listed by the base classes of Python, so that no code of the object's own runs. What libraries keep for all
 their users, and objects that keep caches of their own, are not looked into.
@@ -7,30 +7,43 @@ their users, and objects that keep caches of their own, are not looked into.
 import functools
 import gc
 import itertools
+import operator
 import sys
 import sysconfig
 import threading
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from operator import is_
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.isolation.facts import LONG, NOTHING, PLAIN_VALUES, PUT_BACK, measurer, same
+from tacit.isolation.facts import LONG, NOTHING, PLAIN_VALUES
 
-OnDemand = Literal["handles", "data"] | None
 _SOME = 64  # entries of a longer one that are looked into
+
+
+class Attributes:
+    """The name of a container's attributes: no entry of it can have the same."""
+
+    def __str__(self) -> str:
+        return "__dict__"
+
+
+Parts = dict[Any, Any] | list[Any] | tuple[Any, ...]
+Look = Callable[[Any], Parts]
+_OBJECT = "__dict__", "__class__"
+ATTRIBUTES = Attributes()
+_CONTENTS = (*PLAIN_VALUES, dict, list, tuple, set, frozenset, deque, np.ndarray, weakref.ref)  # more than attributes
+OF_OBJECT: Look = operator.attrgetter(*_OBJECT)
 SKIPPED = (types.CodeType, types.FrameType, types.TracebackType, types.MemberDescriptorType, types.GetSetDescriptorType)
 _OF_CLASSES = (*SKIPPED, str, type(None))
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)  # such as the append of a list
-OF_PYTORCH = {"_flat_weights", "_flat_weight_refs"}  # recurrent layers keep them in step with swapped parameters
 # Their objects keep caches of their own in attributes, which change without any effect on what they answer.
 _OPAQUE = frozenset({
     "builtins", "torch", "numpy", "threading", "logging", "multiprocessing", "functools", "typing", "abc", "enum", "re",
@@ -45,15 +58,30 @@ _HOLDERS = ("torch.nn", "torch.optim", "torch.utils.data", "multiprocessing.shar
 _FLAGS = (threading.Event, threading.Condition, threading.Semaphore, threading.Barrier)
 
 
-def looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
-    """How the parts of a thing are listed, by name; None if it has none."""
+def looker(thing: Any) -> Look | None:
+    """How the parts of a thing are listed; None if it has none."""
+    look = _by_kind(thing)
+    if type(thing).__dictoffset__ and isinstance(thing, _CONTENTS):
+        return functools.partial(_with_attributes, look)
+    return look
+
+
+def _with_attributes(look: Look | None, thing: Any) -> dict[Any, Any]:
+    """What a dictionary, a list or a number of a user's own class holds, and the attributes that it has besides."""
+    held = {} if look is None else named(look, look(thing))
+    return {**held, ATTRIBUTES: object.__getattribute__(thing, "__dict__")}
+
+
+def _by_kind(thing: Any) -> Look | None:
     match thing:
         case np.ndarray():
             return _of_objects if thing.dtype.hasobject else None
         case weakref.ref():
             return lambda reference: {"referent": reference()}
         case Tensor():
-            return lambda tensor: dict(tensor.__dict__)
+            return OF_OBJECT
+        case _ if isinstance(thing, PLAIN_VALUES):
+            return None
         case types.ModuleType():
             return _of_module if _is_users_module(thing) else None
         case staticmethod() | classmethod() | property() | functools.cached_property():
@@ -65,9 +93,11 @@ def looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
         case functools.partialmethod():
             return lambda part: dict(vars(part))
         case dict():
-            return _of_dict if dict.__len__(thing) <= LONG else _of_long_dict
+            return dict.copy if dict.__len__(thing) <= LONG else _of_long_dict
+        case list() if list.__len__(thing) <= LONG:
+            return list.copy
         case list() | tuple() | deque():
-            return _of_sequence if len(thing) <= LONG else _of_long_sequence
+            return tuple if len(thing) <= LONG else _of_long_sequence
         case types.CellType():
             return lambda cell: {"value": _content(cell)}
         case types.FunctionType():
@@ -88,7 +118,17 @@ def looker(thing: Any) -> Callable[[Any], dict[Any, Any]] | None:
             return _of_referents
         case _ if _is_opaque(type(thing)):
             return None
-    return functools.partial(_of_object, _slots_of(type(thing)))
+    slots = slots_of(type(thing))
+    reading: Any = type(thing).__getattribute__
+    is_plain = not slots and type(thing).__dictoffset__ != 0 and reading is object.__getattribute__
+    return OF_OBJECT if is_plain else functools.partial(_of_object, slots)
+
+
+def named(look: Look | None, parts: Parts) -> dict[Any, Any]:
+    """The parts by their names."""
+    if isinstance(parts, dict):
+        return parts
+    return dict(zip(_OBJECT, parts, strict=True)) if look is OF_OBJECT else dict(enumerate(parts))
 
 
 def _of_referents(thing: Any) -> dict[Any, Any]:
@@ -98,15 +138,6 @@ def _of_referents(thing: Any) -> dict[Any, Any]:
 
 def _of_objects(array: Any) -> dict[Any, Any]:
     return dict(enumerate(array.flat[:LONG]))
-
-
-def _of_dict(some: Any) -> dict[Any, Any]:
-    """By the base class: a mapping with methods of its own might import, or make, what it is asked for."""
-    return dict(dict.items(some))
-
-
-def _of_sequence(some: Any) -> dict[Any, Any]:
-    return dict(enumerate(some))
 
 
 def _of_long_dict(some: Any) -> dict[Any, Any]:
@@ -120,7 +151,7 @@ def _of_long_sequence(some: Any) -> dict[Any, Any]:
 
 def _of_object(slots: Sequence[Any], thing: Any) -> dict[str, Any]:
     """Attributes and slots, and what the classes of the user's own hold for all their objects."""
-    found = dict(getattr(thing, "__dict__", None) or {})
+    found = {"__dict__": object.__getattribute__(thing, "__dict__")} if type(thing).__dictoffset__ else {}
     for slot in slots:
         with suppress(AttributeError):  # it has no value yet
             found.setdefault(slot.__name__, slot.__get__(thing))
@@ -128,7 +159,7 @@ def _of_object(slots: Sequence[Any], thing: Any) -> dict[str, Any]:
     return found
 
 
-def _slots_of(kind: type) -> list[Any]:
+def slots_of(kind: type) -> list[Any]:
     """Where Python keeps the values of ``__slots__``, whatever they are called."""
     held = [value for one in kind.__mro__ if not _is_opaque(one) for value in vars(one).values()]
     return [value for value in held if type(value) is types.MemberDescriptorType]
@@ -205,11 +236,6 @@ def _is_installed(package: str) -> bool:
     return not _PACKAGES.isdisjoint(file.parts) or any(file.is_relative_to(home) for home in homes)
 
 
-def is_handle(thing: Any) -> bool:
-    """An open file, an archive, a connection: it answers from somewhere else, and holds no records itself."""
-    return hasattr(thing, "close") and not isinstance(thing, Tensor | np.ndarray | type | types.GeneratorType)
-
-
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
@@ -219,6 +245,9 @@ def _content(cell: Any) -> Any:
 
 def set_part(thing: Any, part: Any, before: Any) -> None:
     """Bind a part to what it was, where that can be done."""
+    if part is ATTRIBUTES or (part in _OBJECT and not isinstance(thing, dict)):
+        object.__setattr__(thing, str(part), before)
+        return
     match thing:
         case types.CellType():
             if before is not NOTHING:
@@ -240,12 +269,9 @@ def set_part(thing: Any, part: Any, before: Any) -> None:
             *path, name = part.split(".")
             _set_entry(vars(functools.reduce(getattr, path[1:], thing.__globals__[path[0]])), name, before)
         case _:
-            attributes = getattr(thing, "__dict__", None)
-            slot = next((slot for slot in _slots_of(type(thing)) if slot.__name__ == part), None)
+            slot = next((slot for slot in slots_of(type(thing)) if slot.__name__ == part), None)
             if slot is not None:
                 slot.__delete__(thing) if before is NOTHING else slot.__set__(thing, before)
-            elif isinstance(attributes, dict) and (part in attributes or before is not NOTHING):
-                _set_entry(attributes, part, before)
             elif before is not NOTHING:
                 with suppress(AttributeError, TypeError):
                     setattr(thing, part, before)
@@ -256,100 +282,3 @@ def _set_entry(entries: dict[Any, Any], key: Any, before: Any) -> None:
         entries.pop(key, None)
     else:
         entries[key] = before
-
-
-class Kept:
-    """What one thing remembers: its parts, and what of itself can be compared; and by which name it was reached."""
-
-    __slots__ = ("fact", "look", "measure", "name", "owner", "parts", "thing")
-
-    def __init__(self, thing: Any, name: Any, owner: "Kept | None") -> None:
-        self.thing, self.name, self.owner = thing, name, owner
-        self.look, self.measure = looker(thing), measurer(thing)
-        self.parts = {} if self.look is None else self.look(thing)
-        self.note_fact()
-
-    def note_fact(self) -> None:
-        self.fact = None if self.measure is None else self.measure(self.thing)
-
-    def is_as_before(self) -> bool:
-        """Whether it has the very same parts."""
-        return self.look is None or _identical(self.parts, self.look(self.thing))
-
-    def has_same_fact(self, exempt: set[int]) -> bool:
-        return self.measure is None or id(self.thing) in exempt or same(self.fact, self.measure(self.thing))
-
-    def path(self) -> str:
-        return str(self.name) if self.owner is None else f"{self.owner.path()}.{self.name}"
-
-    def changes(self, on_demand: OnDemand) -> list[str]:
-        """The names of what is not as it was, which is put back on the way, but for handles that were opened."""
-        found = []
-        fact = None if self.measure is None else self.measure(self.thing)
-        if fact is not self.fact and not same(self.fact, fact):
-            if type(self.thing) in PUT_BACK:
-                PUT_BACK[type(self.thing)](self.thing, self.fact)
-            found.append(self.path())
-        now = {} if self.look is None else self.look(self.thing)
-        return found if _identical(self.parts, now) else [*found, *self._other_parts(now, on_demand)]
-
-    def _other_parts(self, now: dict[Any, Any], on_demand: OnDemand) -> Iterator[str]:
-        for part in [*self.parts, *(part for part in now if part not in self.parts)]:
-            before, after = self.parts.get(part, NOTHING), now.get(part, NOTHING)
-            fresh = on_demand is not None and (before is None or before is NOTHING)
-            if same(before, after) or (fresh and is_handle(after)):
-                continue
-            set_part(self.thing, part, before)
-            loaded = fresh and on_demand == "data" and not isinstance(after, PLAIN_VALUES)
-            if part not in OF_PYTORCH and not loaded:
-                yield f"{self.path()}.{part}"
-
-
-def _identical(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
-    return len(one) == len(other) and list(one) == list(other) and all(map(is_, one.values(), other.values()))
-
-
-def all_kept(owners: dict[str, Any]) -> list[Kept]:
-    """Everything that can be reached by name, each once."""
-    found: list[Kept] = []
-    seen: set[int] = set()  # the things are kept alive, so that no number stands for two
-
-    def keep(thing: Any, name: Any, owner: Kept | None) -> None:
-        if not isinstance(thing, PLAIN_VALUES) and id(thing) not in seen and not isinstance(thing, SKIPPED):
-            if (
-                isinstance(thing, types.ModuleType)
-                and owner is not None
-                and isinstance(owner.thing, types.FunctionType)
-            ):
-                return  # a function says itself what it names of a module
-            seen.add(id(thing))
-            found.append(Kept(thing, name, owner))
-
-    for name, owner in owners.items():
-        keep(owner, name, None)
-    for kept in found:  # grows meanwhile
-        for name, part in kept.parts.items():
-            if name not in OF_PYTORCH:
-                keep(part, name, kept)
-    return found
-
-
-def all_as_before(kept: Iterable[Kept]) -> bool:
-    """Whether all have the very same parts."""
-    for one in kept:  # noqa: SIM110 (twice as fast as a generator, at every step)
-        if not one.is_as_before():
-            return False
-    return True
-
-
-def all_unchanged(kept: Iterable[Kept], exempt: set[int]) -> bool:
-    """Parts and facts, but for the facts of some tensors."""
-    for one in kept:  # noqa: SIM110
-        if not (one.is_as_before() and one.has_same_fact(exempt)):
-            return False
-    return True
-
-
-def changes_of(kept: Iterable[Kept], on_demand: OnDemand) -> list[str]:
-    """The names of what is not as it was, which is put back."""
-    return [change for one in kept for change in one.changes(on_demand)]
