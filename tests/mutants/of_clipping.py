@@ -256,7 +256,8 @@ MUTANTS = [
            "audit: replay of policies"),
     Mutant("the size of the sample is printed", "F14", lambda: [swap(PrivateSum, "release", loud)], "audit: replay"),
     Mutant("batch normalisation accepted", "F4", lambda: [swap(before_the_run, "_BatchNorm", ()),
-           swap(computing.ForwardPass, "watched", computing.Watched.watched)], "test_record_mixing"),
+           swap(computing.ForwardPass, "__torch_function__", computing.Watched.__torch_function__)],
+           "test_record_mixing"),
     Mutant("dropout masks from the global seed", "F9", lambda: [
         swap(chance.DrawsOfRows, "kept", public_masks),
         swap(computing, "seed_everything", lambda seed: None)],

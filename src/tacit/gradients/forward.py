@@ -15,7 +15,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from tacit.gradients.layers import RULE_OF_FUNCTION
 from tacit.gradients.record_gradients import RecordGradients
 from tacit.isolation import Isolated, UncoveredError
-from tacit.isolation.rows import OPERATIONS, tensors_in
+from tacit.isolation.functions import Known
+from tacit.isolation.rows import tensors_in
 from tacit.randomness import RecordChance
 
 Form = Callable[[Tensor], Sequence[RecordGradients | None]]  # of the gradient of the output; one entry per parameter
@@ -117,18 +118,13 @@ class ForwardPass(Isolated):
     # The calls
 
     def with_parameters(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], of_rows: bool
-    ) -> Any:
-        trained = [tensor for tensor in tensors if tensor.requires_grad] if torch.is_grad_enabled() else []
-        rule = RULE_OF_FUNCTION.get(str(func) if isinstance(func, OPERATIONS) else func)
-        if rule is not None and (of_rows or trained):
-            output = rule(self, *args, **kwargs)
-            if output is not NotImplemented:
-                return output
-        return self._call_with_parameters(func, args, kwargs, trained, of_rows) if trained else NotImplemented
-
-    def _call_with_parameters(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], trained: list[Tensor], of_rows: bool
+        self,
+        facts: Known,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        trained: list[Tensor],
+        of_rows: bool,
     ) -> Any:
         known = {id(tensor): tensor for tensor in trained}
         for tensor in trained:
@@ -138,8 +134,9 @@ class ForwardPass(Isolated):
         if of_rows:
             swapped = {key: strangers.get(key, tensor) for key, tensor in known.items()}
             swapped = {key: self.copied(t) if t.requires_grad else t for key, t in swapped.items()}
-            return self.noted(func, kwargs, self.plainly(func, *_swap((args, kwargs), swapped)))
-        output = self.plainly(func, *_swap((args, kwargs), strangers))
+            args, kwargs = _swap((args, kwargs), swapped)
+            return self.plainly(facts, func, args, kwargs, of_rows)
+        output = self.checked(facts, func, *_swap((args, kwargs), strangers))
         for tensor in tensors_in(output):
             if tensor.requires_grad:
                 self.derived[id(tensor)] = tensor

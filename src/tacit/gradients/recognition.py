@@ -21,6 +21,7 @@ from tacit.gradients.dense_model import MOST_WEIGHTS, DenseModel, are_hooked
 from tacit.gradients.forward import ForwardPass
 from tacit.isolation import StateGuard
 from tacit.isolation.batches import signature, tensors_of
+from tacit.isolation.functions import Known
 from tacit.kernels.dense import NONE, RELU, SIGMOID, TANH
 from tacit.likelihoods import Bernoulli, Categorical, Gaussian
 
@@ -52,8 +53,8 @@ class Recording(ForwardPass):
         self.calls = []
         return result
 
-    def watched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        output = super().watched(func, args, kwargs)
+    def watched(self, facts: Known, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        output = super().watched(facts, func, args, kwargs)
         if args and output is args[0]:  # which does nothing, as dropout outside training
             return output
         if func not in _KNOWN:

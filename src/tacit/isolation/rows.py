@@ -23,6 +23,7 @@ from torch._C import _functorch as functorch
 from tacit.errors import LossesError
 from tacit.isolation.batches import map_tensors
 from tacit.isolation.chance import RANDOM_CALLS, DrawsOfRows
+from tacit.isolation.functions import IS_TRUE, KNOWN, Known, known
 from tacit.isolation.watch import PLAIN, Watched, as_written
 from tacit.randomness import RecordChance
 
@@ -146,77 +147,88 @@ class Isolated(Watched, DrawsOfRows):
 
     # The calls
 
-    def watched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        facts = KNOWN.get(func) or known(func)
+        if facts.is_harmless:
+            return func(*args, **(kwargs or {}))
         if self.stop is not None:
             raise self.stop
         try:
-            return self._call(func, args, kwargs)
+            return self.watched(facts, func, args, kwargs or {})
         except (SplitError, UncoveredError, LossesError) as stop:
             self.stop = stop
             raise
 
-    def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def watched(self, facts: Known, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = tensors_in((args, kwargs))
-        self._check_kind(func, args, tensors)
+        self._check_kind(facts, func, args, tensors)
         if functorch.maybe_current_level() != self.level:
-            return self._call_inside_transform(func, args, kwargs, tensors)
+            return self._call_inside_transform(facts, func, args, kwargs, tensors)
         of_rows = self._check_origin(tensors)
         if func in RANDOM_CALLS:
             return RANDOM_CALLS[func](self, *args, **kwargs)
-        if of_rows and func in _QUESTIONS:
+        if of_rows and facts.is_question:
             return self._answer(func, args)
-        output = self.with_parameters(func, args, kwargs, tensors, of_rows)
-        if output is not NotImplemented:
-            return output
-        output = self.plainly(func, args, kwargs)
-        if self.fresh and not of_rows and isinstance(output, Tensor) and not isinstance(output, torch.nn.Parameter):
-            return self.wrap(self.rows_first(output).clone()) if _makes_new(func) else output
-        return self.noted(func, kwargs, output) if of_rows else output
-
-    def plainly(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """As PyTorch does it, unless it would write into the model."""
-        return super().watched(func, args, kwargs)
+        trained = [tensor for tensor in tensors if tensor.requires_grad] if torch.is_grad_enabled() else []
+        rule = self.rules.get(facts.name) if of_rows or trained else None
+        output = NotImplemented if rule is None else rule(self, *args, **kwargs)
+        if output is NotImplemented and trained:
+            output = self.with_parameters(facts, func, args, kwargs, trained, of_rows)
+        return self.plainly(facts, func, args, kwargs, of_rows) if output is NotImplemented else output
 
     def with_parameters(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], of_rows: bool
+        self,
+        facts: Known,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        trained: list[Tensor],
+        of_rows: bool,
     ) -> Any:
-        """A call that has a rule, or joins parameters to data; NotImplemented if it is another one."""
+        """A call with parameters that has no rule; NotImplemented if it is like any other."""
         return NotImplemented
 
-    def noted(self, func: Any, kwargs: Mapping[str, Any], output: Any) -> Any:
-        """What a function of data gave, marked as made in this run."""
-        self._note_code(func, kwargs, output)
-        return self._born(output)
+    def plainly(self, facts: Known, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], of_rows: bool) -> Any:
+        """As PyTorch does it, unless it would write into the model; what is made of data is marked."""
+        if facts.is_handled or facts.writes or "out" in kwargs:
+            output = self.checked(facts, func, args, kwargs)
+        else:
+            output = func(*args, **kwargs)
+        if of_rows:
+            if not facts.rounds_alike or "alpha" in kwargs:
+                self._note_code(output)
+            return self._born(output)
+        if self.fresh and facts.makes_new and isinstance(output, Tensor) and not isinstance(output, torch.nn.Parameter):
+            return self.wrap(self.rows_first(output).clone())
+        return output
 
-    def _note_code(self, func: Any, kwargs: Mapping[str, Any], output: Any) -> None:
-        if getattr(func, "__name__", "").strip("_") in _SAME_BY_ANY_CODE and "alpha" not in kwargs:
-            return
+    def _note_code(self, output: Any) -> None:
+        """Functions may have one formula for whole vectors and another, which rounds differently, for the rest."""
         for tensor in tensors_in(output):
             physical = functorch.get_unwrapped(tensor) if functorch.is_batchedtensor(tensor) else tensor
             if tensor.is_floating_point() and tensor.numel() and not physical._is_view():
                 self.computes(tensor.numel())
 
     def _call_inside_transform(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]
+        self, facts: Known, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]
     ) -> Any:
         """The user's own torch.func transforms: fine for data, but uses of parameters could not be told apart there."""
         self._nested = True
         if any(tensor.requires_grad for tensor in tensors):
             raise UncoveredError("parameters are used inside a torch.func transform")
-        return self.plainly(func, args, kwargs)
+        return self.checked(facts, func, args, kwargs)
 
-    def _check_kind(self, func: Any, args: tuple[Any, ...], tensors: list[Tensor]) -> None:
+    def _check_kind(self, facts: Known, func: Any, args: tuple[Any, ...], tensors: list[Tensor]) -> None:
         """Leave what looks beneath vmap, or brings rules of its own, to the path of one record after the other."""
         if torch._C._len_torch_dispatch_stack():
             raise UncoveredError("a TorchDispatchMode is active inside the losses")
         if func is _CUSTOM_FUNCTION:
             if not args[0].generate_vmap_rule:
                 raise UncoveredError(f"{args[0].__name__} is an autograd.Function without generate_vmap_rule=True")
-        elif isinstance(func, OPERATIONS) and str(func) not in self.rules:
-            if str(getattr(func, "namespace", func)).partition("::")[0].partition(".")[0] not in _NAMESPACES:
-                raise UncoveredError(f"{func} is a custom operation")
-        elif func in _BY_RECORD:
-            raise UncoveredError(f"{func.__name__} inside the losses")
+        elif facts.uncovered and facts.name not in self.rules:
+            raise UncoveredError(facts.uncovered)
         for tensor in tensors:
             if type(tensor) not in PLAIN:
                 raise UncoveredError(f"{type(tensor).__name__} is a tensor with rules of its own")
@@ -260,36 +272,14 @@ class Isolated(Watched, DrawsOfRows):
         first = answers[0]
         if all(answer == first or (answer != answer and first != first) for answer in answers):
             return func(values.reshape(-1)[0])
-        if func is _BOOL:
+        if func is IS_TRUE:
             answers = [bool(answer) for answer in answers]
             if len(set(answers)) == 1:
                 return answers[0]
         raise SplitError([str(answer) for answer in answers])  # NaN is not equal to itself
 
 
-_T = torch.Tensor
-_MAKERS = ("zeros", "ones", "empty", "full", "tensor", "eye", "arange")
 _CUSTOM_FUNCTION = torch._functorch.autograd_function.custom_function_call
-OPERATIONS = (torch._ops.OperatorBase, torch._ops.OpOverloadPacket)
-_NAMESPACES = ("aten", "prims", "profiler")  # FSDP2 names its casts for the profiler
-_BOOL = _T.__bool__
-_QUESTIONS = frozenset({_BOOL, _T.item, _T.__int__, _T.__float__, _T.__index__, torch.is_nonzero, _T.is_nonzero})
-_BY_RECORD = frozenset({torch.autograd.grad, _T.register_hook, _T.requires_grad_, _T.retain_grad})
-# Functions whose result for a row is the same by any code: one rounding an entry, moved entries, or each row by itself.
-# All others may have one formula for whole vectors and another, which rounds differently, for the rest.
-_SAME_BY_ANY_CODE = frozenset({
-    "abs", "absolute", "add", "amax", "amin", "baddbmm", "bfloat16", "bmm", "cat", "ceil", "clamp", "clamp_max",
-    "clamp_min", "clip", "clone", "concat", "contiguous", "copy", "detach", "div", "divide", "dot", "double",
-    "einsum", "empty_like", "fill", "flatten", "flip", "float", "floor", "full_like", "gather", "getitem",
-    "group_norm", "half", "hstack", "iadd", "imul", "index_put", "index_select", "isub", "itruediv", "kthvalue",
-    "layer_norm", "leaky_relu", "log_softmax", "masked_fill", "masked_scatter", "matmul", "max", "maximum", "mean",
-    "median", "min", "minimum", "mm", "mul", "multiply", "mv", "nansum", "neg", "negative", "new_full", "new_ones",
-    "new_tensor", "new_zeros", "one_hot", "ones_like", "pad", "pos", "radd", "relu", "relu6", "repeat",
-    "repeat_interleave", "reshape", "rmatmul", "rmul", "roll", "round", "rsub", "rtruediv",
-    "scaled_dot_product_attention", "scatter", "setitem", "sign", "softmax", "sort", "sqrt", "square", "stack",
-    "sub", "subtract", "sum", "take", "take_along_dim", "threshold", "tile", "to", "topk", "tril", "triu",
-    "truediv", "trunc", "type", "type_as", "vstack", "where", "zero", "zeros_like",
-})  # fmt: skip
 
 
 def tensors_in(values: Any) -> list[Tensor]:
@@ -305,9 +295,3 @@ def tensors_in(values: Any) -> list[Tensor]:
         elif isinstance(value, dict):
             stack.extend(value.values())
     return found
-
-
-def _makes_new(func: Any) -> bool:
-    """Whether a function makes a tensor of nothing but sizes and numbers."""
-    name = getattr(func, "__name__", "")
-    return name.removeprefix("new_").removesuffix("_like") in _MAKERS

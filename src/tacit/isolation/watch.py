@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch._C import _functorch as functorch
 from torch.overrides import TorchFunctionMode
 
 from tacit.errors import LossesError
+from tacit.isolation.functions import GET_DATA, KNOWN, REFUSED, Known, known
 
 
 @contextmanager
@@ -68,18 +69,19 @@ class Watched(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        facts = KNOWN.get(func) or known(func)
         kwargs = kwargs or {}
-        return func(*args, **kwargs) if func in _HARMLESS else self.watched(func, args, kwargs)
+        return func(*args, **kwargs) if facts.is_harmless else self.checked(facts, func, args, kwargs)
 
-    def watched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function unless it would write into the model."""
-        if func is _GET_DATA and not functorch.is_functorch_wrapped_tensor(args[0]):
-            return args[0].detach()  # shares the count of versions, which .data does not: a write would show
-        if func in _TO_NUMPY and not functorch.is_functorch_wrapped_tensor(args[0]):
-            return func(args[0].detach().clone(), *args[1:], **kwargs)  # memory that nobody else reads
-        if func in _REFUSED:
-            raise LossesError(_REFUSED[func])
-        if _writes(func, kwargs):
+    def checked(self, facts: Known, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function unless it would write into the model, or let a tensor's memory out."""
+        if facts.is_handled:
+            if func in REFUSED:
+                raise LossesError(REFUSED[func])
+            if not functorch.is_functorch_wrapped_tensor(args[0]):
+                alone = args[0].detach()  # shares the count of versions, which .data does not: a write would show
+                return alone if func is GET_DATA else func(alone.clone(), *args[1:], **kwargs)  # nobody reads a clone
+        if facts.writes or kwargs.get("out") is not None:
             self._check_target(kwargs.get("out", args[0] if args else None))
         return func(*args, **kwargs)
 
@@ -93,35 +95,4 @@ class Watched(TorchFunctionMode):
             )
 
 
-_T = torch.Tensor
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
-_GET_DATA = _T.data.__get__  # type: ignore[attr-defined]
-_TO_NUMPY: frozenset[Any] = frozenset((_T.numpy, _T.__array__))
-_REFUSED: dict[Any, str] = {
-    _T.backward: "the losses call backward(): return one loss per record and leave the gradients to Tacit",
-    torch.autograd.backward: "the losses call backward(): return one loss per record and leave the gradients to Tacit",
-    _T.data.__set__: "the losses replace the data of a tensor: compute a new one instead",  # type: ignore[attr-defined]
-    _T.share_memory_: "the losses share a tensor's memory with other processes",
-}
-_HARMLESS = frozenset(
-    {
-        *(getattr(_T, name).__get__ for name in ("shape", "dtype", "device", "ndim", "layout", "is_cuda", "is_leaf")),
-        *(getattr(_T, name).__get__ for name in ("requires_grad", "is_sparse", "is_nested", "is_quantized")),
-        *(_T.size, _T.dim, _T.numel, _T.nelement, _T.is_floating_point, _T.is_complex, _T.is_contiguous, _T.stride),
-        *(_T.__len__, _T.ndimension, torch.is_tensor, torch.is_floating_point, torch.numel, _T.get_device),
-    }
-)
-
-
-def _writes(func: Any, kwargs: Mapping[str, Any]) -> bool:
-    """Whether a function writes into its first argument, or into one that it is given for its result."""
-    name = getattr(func, "__name__", "")
-    in_place = name.endswith("_") and not name.endswith("__")
-    return in_place or name in _WRITING or kwargs.get("out") is not None
-
-
-_WRITING = frozenset(
-    {"__setitem__", "__set__", "__setstate__", "set_data", "__delitem__"}
-    | {f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")}
-    | {"__ilshift__", "__irshift__", "__imatmul__"}
-)
