@@ -175,8 +175,10 @@ class _Summing:
 
     def dense_model(self) -> DenseModel | None:
         """The losses as a formula, if they are known as one."""
-        known = linear_model(self._losses, self._params)
-        return learned(self._losses).seen.still(self._guard, self._params) if known is None else known
+        seen = learned(self._losses).seen
+        if seen.is_known_as_other:
+            return None
+        return linear_model(self._losses, self._params) or seen.still(self._guard, self._params)
 
     def add_dense(self, model: DenseModel, groups: Sequence[RecordGroup], *, by_kernel: bool) -> bool:
         """All records by the compiled kernel. If it cannot, nothing is added; the formula is kept if it suits them."""

@@ -66,7 +66,7 @@ class Computing:
         self._own, self._guarded = False, list(params.values())
         if isinstance(losses, ModelLosses):
             held = dict(losses.model.named_parameters())
-            self._own = losses.owns(params)
+            self._own = all(held.get(name) is value for name, value in params.items())
             self._guarded += [*held.values(), *losses.model.buffers()]
             _refuse_backward_hooks(losses.model, held)
         self.leaves = dict(params) if self._own else {n: p.detach().requires_grad_() for n, p in params.items()}
@@ -100,7 +100,8 @@ class Computing:
         kind = Recording if self.learned.seen.is_worth_a_look(self._guard, self.leaves) else ForwardPass
         run = kind(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
         found: Gradients = self._pass(lambda: gradients_of(run, self._call, copy, self.leaves))
-        self.learned.seen.note(run.found if isinstance(run, Recording) else None, self._guard)
+        if isinstance(run, Recording):
+            self.learned.seen.note(run, self._guard)
         held = sum(part.rows.nbytes for part in found.values() if isinstance(part, Dense))
         self.row_bytes = max(self.row_bytes, (2 * run.bytes + held) // len(rows))  # activations and their gradients
         return found

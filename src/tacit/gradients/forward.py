@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_batchedtensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from tacit.gradients.layers import RULE_OF_FUNCTION
@@ -79,14 +80,10 @@ class ForwardPass(Isolated):
 
     def joins(self, data: Any, *parameters: Any) -> bool:
         """Whether a call joins parameters, at least one of them trained, to data."""
-        return (
-            self.is_of_rows(data)
-            and any(self.is_trained(tensor) for tensor in parameters)
-            and not any(self.is_of_rows(tensor) for tensor in parameters)
-        )
-
-    def rows_first(self, tensor: Tensor) -> Tensor:
-        return super().rows_first(self.copied(tensor) if self.is_trained(tensor) else tensor)
+        given = [tensor for tensor in parameters if isinstance(tensor, Tensor)]
+        if not self.is_of_rows(data) or any(map(is_batchedtensor, given)):
+            return False
+        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
 
     def twin(self, parameter: Tensor | None) -> Tensor | None:
         """The same numbers for one use: autograd is asked for nothing behind it, so no weight gradient is formed."""
@@ -102,9 +99,9 @@ class ForwardPass(Isolated):
             return
         if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
             raise UncoveredError("saved tensors pass through hooks (checkpointing)")
-        trained = tuple(tensor if self.is_trained(tensor) else None for tensor in parameters)
+        trained = tuple([tensor if self.is_trained(tensor) else None for tensor in parameters])
         edge = get_gradient_edge(output)
-        versions = tuple((tensor, tensor._version) for tensor in inputs)
+        versions = tuple([(tensor, tensor._version) for tensor in inputs])
         self.uses.append(Use(edge, trained, form, versions, not any(tensor.requires_grad for tensor in inputs)))
 
     def copied(self, tensor: Tensor) -> Tensor:

@@ -26,7 +26,8 @@ from tacit.kernels.dense import NONE, RELU, SIGMOID, TANH
 from tacit.likelihoods import Bernoulli, Categorical, Gaussian
 
 _MOST_LEAVES = 16
-_LOOKS = 32  # in a row without use
+_LOOKS = 32  # in a row without use ...
+_OF_OTHERS = 8  # ... of which one that saw a call of another kind counts for so many
 
 
 class Recording(ForwardPass):
@@ -36,7 +37,7 @@ class Recording(ForwardPass):
         super().__init__(*given, **named)
         self.calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = []
         self.found: DenseModel | None = None
-        self._is_other = False
+        self.is_other = False
 
     def run(self, function: Callable[[Any], Any], batch: Any) -> Any:
         seen: list[Any] = []
@@ -48,7 +49,7 @@ class Recording(ForwardPass):
 
         before = _chance_so_far()
         result = super().run(noted, batch)
-        if not self._is_other and self.draws == 0 and before == _chance_so_far() and not _is_autocast():
+        if not self.is_other and self.draws == 0 and before == _chance_so_far() and not _is_autocast():
             self.found = _recognised(self, seen[0], seen[1])
         self.calls = []
         return result
@@ -58,8 +59,8 @@ class Recording(ForwardPass):
         if args and output is args[0]:  # which does nothing, as dropout outside training
             return output
         if func not in _KNOWN:
-            self._is_other, self.calls = True, []
-        if not self._is_other:
+            self.is_other, self.calls = True, []
+        if not self.is_other:
             self.calls.append((func, args, kwargs, output))
         return output
 
@@ -241,16 +242,20 @@ class Remembered:
     guard: StateGuard | None = None
     block: int = 0
     looks: int = 0
+    is_known_as_other: bool = False  # these losses are no such network, and are not asked again
 
     def is_worth_a_look(self, guard: StateGuard | None, leaves: Mapping[str, Tensor]) -> bool:
         """Losses that were no such network several times, or whose surroundings change at every step, are not."""
-        small = self.looks < _LOOKS and guard is not None and len(leaves) <= _MOST_LEAVES
-        return small and sum(leaf.numel() for leaf in leaves.values()) <= 2 * MOST_WEIGHTS
+        if self.is_known_as_other or guard is None:
+            return False
+        small = self.looks < _LOOKS and len(leaves) <= _MOST_LEAVES
+        self.is_known_as_other = not small or sum(leaf.numel() for leaf in leaves.values()) > 2 * MOST_WEIGHTS
+        return not self.is_known_as_other
 
-    def note(self, model: DenseModel | None, guard: StateGuard | None) -> None:
+    def note(self, run: Recording, guard: StateGuard | None) -> None:
         """What was seen in the last run, in the block of the guard that is open now."""
-        self.model, self.guard, self.block = model, guard, 0 if guard is None else guard.blocks
-        self.looks += 1
+        self.model, self.guard, self.block = run.found, guard, 0 if guard is None else guard.blocks
+        self.looks += _OF_OTHERS if run.is_other else 1
 
     def confirm(self, guard: StateGuard | None) -> None:
         """The losses ran once more, in a block that followed at once, and gave the same."""

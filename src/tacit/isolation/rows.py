@@ -115,11 +115,17 @@ class Isolated(Watched, DrawsOfRows):
 
     def rows_first(self, tensor: Tensor) -> Tensor:
         """The tensor of all rows, [rows, *shape of one]."""
+        if not functorch.is_batchedtensor(tensor) and tensor.requires_grad and torch.is_grad_enabled():
+            tensor = self.copied(tensor)
         if not functorch.is_batchedtensor(tensor):
             return tensor.expand(self.rows, *tensor.shape)
         dim = functorch.maybe_get_bdim(tensor)
         physical: Tensor = functorch.get_unwrapped(tensor)
         return physical if dim == 0 else physical.movedim(dim, 0)
+
+    def copied(self, tensor: Tensor) -> Tensor:
+        """A parameter, or a tensor made of parameters, where it is asked for as if it held data."""
+        return tensor
 
     def split(self, tensor: Tensor, dim: int = 0) -> Tensor:
         """A dimension that rows were merged into, as two: rows, and what there is of each."""

@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf, nan
 from typing import Any
 
@@ -26,32 +27,33 @@ def max_pool(
 ) -> tuple[Tensor, Tensor] | None:
     """Maxima of [..., height, width] and their places in its planes; None if the kernel cannot or PyTorch refuses."""
     call = KERNEL.calls()
-    windows = _Windows(_pair(kernel), _pair(stride or kernel), _pair(padding))
-    if call is None or ceil_mode or set(dilation) != {1} or not (_suits(input) and windows.reach_into(input.shape)):
+    if call is None or ceil_mode or set(dilation) != {1} or not _suits(input):
         return None
-    return _run(call, input, windows)
-
-
-def _pair(sizes: Sequence[int]) -> tuple[int, int]:
-    return sizes[0], sizes[-1]
+    windows = _windows(tuple(input.shape[-2:]), tuple(kernel), tuple(stride or kernel), tuple(padding))
+    return None if windows is None else _run(call, input, windows)
 
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
+    """How many windows there are, down and across, and all sizes as the kernel is told them."""
 
-    def padded(self, shape: Sequence[int]) -> list[int]:
-        return [size + 2 * pad for size, pad in zip(shape[-2:], self.padding, strict=True)]
+    places: tuple[int, int]
+    sizes: ctypes.Array[ctypes.c_long]
 
-    def places(self, shape: Sequence[int]) -> list[int]:
-        return [(size - k) // s + 1 for size, k, s in zip(self.padded(shape), self.kernel, self.stride, strict=True)]
 
-    def reach_into(self, shape: Sequence[int]) -> bool:
-        """Whether there are windows, each with a place that is no padding."""
-        right = all(0 <= 2 * pad <= k for pad, k in zip(self.padding, self.kernel, strict=True))
-        return right and min(*self.kernel, *self.stride) > 0 and min(self.places(shape)) > 0
+@lru_cache(maxsize=64)
+def _windows(
+    shape: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]
+) -> _Windows | None:
+    """The windows on planes of this shape; None unless there are some, each with a place that is no padding."""
+    (kernel, stride, padding), sides = ((sizes[0], sizes[-1]) for sizes in (kernel, stride, padding)), (0, 1)
+    padded = [shape[side] + 2 * padding[side] for side in sides]
+    inside = all(0 <= 2 * padding[side] <= kernel[side] for side in sides) and min(*kernel, *stride) > 0
+    if not inside or any(padded[side] < kernel[side] for side in sides):
+        return None
+    down, across = ((padded[side] - kernel[side]) // stride[side] + 1 for side in sides)
+    sizes = (*shape, down, across, *kernel, *stride, *padding, *padded)
+    return _Windows((down, across), (ctypes.c_long * len(sizes))(*sizes))
 
 
 def _suits(input: Tensor) -> bool:
@@ -63,23 +65,21 @@ def _suits(input: Tensor) -> bool:
 
 
 def _run(call: Call, input: Tensor, windows: _Windows, threads: int | None = None) -> tuple[Tensor, Tensor] | None:
-    places, padded = windows.places(input.shape), windows.padded(input.shape)
-    values = input.new_empty(*input.shape[:-2], *places)
+    values = input.new_empty(*input.shape[:-2], *windows.places)
     indices = torch.empty_like(values, dtype=torch.int64)
-    sizes = (*input.shape[-2:], *places, *windows.kernel, *windows.stride, *windows.padding, *padded)
-    shape = (ctypes.c_long * len(sizes))(*sizes)
     threads = threads or threads_for(values.numel(), _ENOUGH)
-    short = call(input.data_ptr(), input.shape[:-2].numel(), shape, values.data_ptr(), indices.data_ptr(), threads)
+    planes = input.shape[:-2].numel()
+    short = call(input.data_ptr(), planes, windows.sizes, values.data_ptr(), indices.data_ptr(), threads)
     return None if short else (values, indices)
 
 
 _CASES = [  # what is unrolled and what is not, rows of less and of more than a vector of windows, edges
-    _Windows((2, 2), (1, 1), (0, 0)),
-    _Windows((2, 2), (2, 2), (1, 1)),
-    _Windows((3, 3), (2, 2), (1, 1)),
-    _Windows((3, 2), (2, 1), (1, 0)),
-    _Windows((2, 5), (1, 2), (0, 2)),
-    _Windows((1, 3), (1, 3), (0, 1)),
+    ((2, 2), (1, 1), (0, 0)),
+    ((2, 2), (2, 2), (1, 1)),
+    ((3, 3), (2, 2), (1, 1)),
+    ((3, 2), (2, 1), (1, 0)),
+    ((2, 5), (1, 2), (0, 2)),
+    ((1, 3), (1, 3), (0, 1)),
 ]
 
 
@@ -88,10 +88,10 @@ def _agrees(call: Call) -> bool:
     rows = [[0.0, -0.0, 1.0, 1.0, -inf], [-0.0, 0.0, nan, 1.0, -inf], [2.0, 2.0, nan, inf, -inf], [-inf] * 5]
     plane = torch.tensor([rows], dtype=torch.float32, device="cpu")
     wide = (integers(3, 6, 41) / 2).masked_fill_(numbers(3, 6, 41, seed=1) > 0.95, nan)
-    for index, windows in enumerate(_CASES):
+    for index, case in enumerate(_CASES):
         for input in (plane, wide):
-            wanted = _pool(input, windows.kernel, windows.stride, windows.padding)
-            if not _same(_run(call, input, windows, 1 + index // 5), wanted):
+            windows = _windows(tuple(input.shape[-2:]), *case)
+            if windows is None or not _same(_run(call, input, windows, 1 + index // 5), _pool(input, *case)):
                 return False
     return True
 

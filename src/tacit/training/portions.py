@@ -111,7 +111,8 @@ class Portions:
             told.append(facts)
             yield groups
             del groups
-        refuse_if_none(told)
+        if told and told[0].missing:
+            refuse_if_none(told)
 
     def _portion(self, number: int) -> tuple[list[RecordGroup], Found]:
         return self._made(number, None if self._loaded is None else self._loaded.take(self._number + number))

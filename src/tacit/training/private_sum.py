@@ -87,6 +87,8 @@ class PrivateSum:
         self._guard = guard_of(losses)
         self._params = params
         self._ranks = current_ranks()
+        self._alone, self._width = self._ranks.alone, _width(plan)
+        self._denominator = plan.sampling.denominator
         self._randomness = (randomness or Randomness()).for_rank(self._ranks.rank)
         self._shards: Any = getattr(losses, "meeting", None)  # a tacit.distributed.shards.ShardedSums
         if self._shards is None:
@@ -321,12 +323,12 @@ class PrivateSum:
             drawn = self._filtered.admit(drawn, params)
         if self._shards is not None:
             return self._release_shards(drawn)
-        if not self._ranks.alone or self._width is not None:
+        if not self._alone or self._width is not None:
             return self._release_together(drawn, params)
         total = self._sum_of(drawn, params)
         for recorder in self._recorders:
             recorder.observe(drawn, params, total.squared_norms)
-        return drawn.mechanism.release(total.sums, self.plan.sampling.denominator, self._randomness, like=params)
+        return drawn.mechanism.release(total.sums, self._denominator, self._randomness, like=params)
 
     def _sum_of(
         self, drawn: Drawn, params: Mapping[str, Tensor], sample: int | None = None, chunk: int | None = None
@@ -355,7 +357,7 @@ class PrivateSum:
             sizes=sizes,
             views=views,
             chance=chance,
-            isolation=self.plan.isolation,
+            isolation=self._plan.isolation,
             guard=self._guard,
             sample=sample,
         )
@@ -364,8 +366,7 @@ class PrivateSum:
         """Every rank sums its own units at rank 0's parameters and adds the noise of its part of the sum."""
         self._ranks.share([value.detach() for value in params.values()])
         sums = self._ranks.together(lambda: self._sums_here(drawn, params))
-        denominator = self.plan.sampling.denominator
-        return release_together(self._ranks, drawn.mechanism, sums, denominator, self._randomness, like=params)
+        return release_together(self._ranks, drawn.mechanism, sums, self._denominator, self._randomness, like=params)
 
     def _release_shards(self, drawn: Drawn) -> Vectors:
         """Every rank sums its own units; each adds the noise of its own shards."""
@@ -376,7 +377,7 @@ class PrivateSum:
             else:
                 for part in drawn.blocks(self._width):
                     self._sum_of(part, self._shards.whole, _ANY_SAMPLE)
-        released: Vectors = self._shards.release(drawn.mechanism, self.plan.sampling.denominator, self._randomness)
+        released: Vectors = self._shards.release(drawn.mechanism, self._denominator, self._randomness)
         return released
 
     def _sums_here(self, drawn: Drawn, params: Mapping[str, Tensor]) -> Vectors:
@@ -453,13 +454,13 @@ class PrivateSum:
         )
         self._checked = True
 
-    @property
-    def _width(self) -> int | None:
-        """How many units are owned, and summed, together where sums are to be deterministic: a public number."""
-        if not self.plan.deterministic:
-            return None
-        rate = self.plan.sampling.denominator / self.plan.sampling.implied_size
-        return max(1, round((self.plan.physical_batch or _BLOCK) / rate))
+
+def _width(plan: PrivacyPlan) -> int | None:
+    """How many units are owned, and summed, together where sums are to be deterministic: a public number."""
+    if not plan.deterministic:
+        return None
+    rate = plan.sampling.denominator / plan.sampling.implied_size
+    return max(1, round((plan.physical_batch or _BLOCK) / rate))
 
 
 def _end_at_exit(engine: "weakref.ref[PrivateSum]", ahead: ChargedAhead) -> None:
