@@ -4,6 +4,7 @@ from reliability.boundary import (
     calls,
     chance,
     data_path,
+    elsewhere,
     functions,
     hidden,
     identity,
@@ -18,7 +19,8 @@ from reliability.boundary import (
 from reliability.boundary.attack import ATTACKS
 
 THEMES = (
-    chance, data_path, functions, calls, hidden, identity, kernels, losses, models, last_bits, later, numerics, state,
+    chance, data_path, elsewhere, functions, calls, hidden, identity, kernels, losses, models, last_bits, later,
+    numerics, state,
 )  # fmt: skip
 
 __all__ = ["ATTACKS", "THEMES"]

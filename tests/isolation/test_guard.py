@@ -11,7 +11,7 @@ from torch import nn
 
 from tacit.errors import LossesError
 from tacit.isolation import StateGuard
-from tacit.isolation.parts import _is_installed
+from tacit.isolation.libraries import is_installed
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_what_is_installed_for_a_user_or_by_the_system_is_a_library(monkeypatch,
     module = ModuleType(name)
     module.__file__ = file
     monkeypatch.setitem(sys.modules, name, module)
-    assert _is_installed(name) is installed
+    assert is_installed(name) is installed
 
 
 def test_slots_are_put_back_whatever_they_are_called():
@@ -108,3 +108,24 @@ def test_attributes_that_are_replaced_as_a_whole_are_put_back():
     with pytest.raises(LossesError, match=r"model\.__class__"), StateGuard(model=model):
         model.__class__ = nn.Bilinear
     assert type(model) is nn.Linear
+
+
+def test_a_small_table_of_statistics_is_compared():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"seen": [0.0]})
+    with pytest.raises(LossesError, match="frame changed"), StateGuard(frame=frame):
+        frame.loc[0, "seen"] = 1.0
+
+
+def test_what_a_function_hangs_on_a_library_is_taken_away_and_lazy_attributes_are_left_alone():
+    def losses():
+        torch.seen_before = [1]
+
+    def lazy():
+        return torch.ops.aten.sub, torch.nn.functional, torch.linalg.inv
+
+    with pytest.raises(LossesError, match=r"losses\.torch\.seen_before"), StateGuard(losses=losses):
+        losses()
+    assert not hasattr(torch, "seen_before")
+    with StateGuard(lazy=lazy):
+        lazy()

@@ -66,7 +66,7 @@ class Computing:
         self._own, self._guarded = False, list(params.values())
         if isinstance(losses, ModelLosses):
             held = dict(losses.model.named_parameters())
-            self._own = all(held.get(name) is value for name, value in params.items())
+            self._own = losses.owns(params)
             self._guarded += [*held.values(), *losses.model.buffers()]
             _refuse_backward_hooks(losses.model, held)
         self.leaves = dict(params) if self._own else {n: p.detach().requires_grad_() for n, p in params.items()}

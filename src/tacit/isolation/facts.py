@@ -60,6 +60,8 @@ def measurer(thing: Any) -> Callable[[Any], Any] | None:
             return lambda variable: variable.get(NOTHING)
         case Iterator() if type(thing).__module__ in ("builtins", "itertools"):
             return lambda rest: length_hint(rest, -1)
+        case _ if hasattr(type(thing), "hexdigest"):
+            return lambda digest: digest.digest()
         case _ if (kind := f"{type(thing).__module__}.{type(thing).__name__}") in _SAID_BY:
             return _SAID_BY[kind]
         case _ if _has_memory(thing):
@@ -73,6 +75,8 @@ _SAID_BY: dict[str, Callable[[Any], Any]] = {
     "_thread.RLock": repr,
     "decimal.Context": repr,
     "sqlite3.Connection": lambda connection: connection.total_changes,
+    "pandas.core.frame.DataFrame": lambda frame: frame.to_json() if frame.size <= LONG else None,
+    "pandas.core.series.Series": lambda series: series.to_json() if series.size <= LONG else None,
 }
 
 

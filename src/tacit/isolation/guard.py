@@ -233,6 +233,8 @@ def _settings() -> dict[str, tuple[Any, Callable[[Any], object]]]:
     return {
         "torch's default dtype": (torch.get_default_dtype(), torch.set_default_dtype),
         "torch's number of threads": (torch.get_num_threads(), torch.set_num_threads),
+        "torch's precision of products": (torch.get_float32_matmul_precision(), torch.set_float32_matmul_precision),
+        "torch's default device": (torch.get_default_device(), torch.set_default_device),
         "torch's gradient mode": (torch.is_grad_enabled(), torch.set_grad_enabled),
         "torch's determinism": (torch.are_deterministic_algorithms_enabled(), torch.use_deterministic_algorithms),
         "numpy's handling of errors": (np.geterr(), lambda before: np.seterr(**before)),

@@ -7,16 +7,15 @@ their users, and objects that keep caches of their own, are not looked into.
 import functools
 import gc
 import itertools
+import logging
 import operator
 import sys
-import sysconfig
 import threading
 import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor
 
 from tacit.isolation.facts import LONG, NOTHING, PLAIN_VALUES
+from tacit.isolation.libraries import hung_on, imported, is_library, is_opaque, is_users_module
 
 _SOME = 64  # entries of a longer one that are looked into
 
@@ -43,19 +43,8 @@ _CONTENTS = (*PLAIN_VALUES, dict, list, tuple, set, frozenset, deque, np.ndarray
 OF_OBJECT: Look = operator.attrgetter(*_OBJECT)
 SKIPPED = (types.CodeType, types.FrameType, types.TracebackType, types.MemberDescriptorType, types.GetSetDescriptorType)
 _OF_CLASSES = (*SKIPPED, str, type(None))
+_OF_LOGGERS = frozenset(vars(logging.Logger("")))  # all but what somebody hangs on one
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)  # such as the append of a list
-# Their objects keep caches of their own in attributes, which change without any effect on what they answer.
-_OPAQUE = frozenset({
-    "builtins", "torch", "numpy", "threading", "logging", "multiprocessing", "functools", "typing", "abc", "enum", "re",
-    "pathlib", "io", "_io", "gzip", "zipfile", "tarfile", "sqlite3", "lmdb", "pandas", "polars", "pyarrow", "datasets",
-    "h5py", "zarr", "PIL", "lightning", "pytorch_lightning",
-})  # fmt: skip
-# Of ours a module may come to hold:
-_OURS = ("tacit.training", "tacit.distributed", "tacit.isolation", "tacit.integrations", "tacit.ledger")
-_PACKAGES = {"site-packages", "dist-packages"}
-# Whose objects hold a user's:
-_HOLDERS = ("torch.nn", "torch.optim", "torch.utils.data", "multiprocessing.sharedctypes")
-_FLAGS = (threading.Event, threading.Condition, threading.Semaphore, threading.Barrier)
 
 
 def looker(thing: Any) -> Look | None:
@@ -83,7 +72,7 @@ def _by_kind(thing: Any) -> Look | None:
         case _ if isinstance(thing, PLAIN_VALUES):
             return None
         case types.ModuleType():
-            return _of_module if _is_users_module(thing) else None
+            return _of_module if is_users_module(thing) else None
         case staticmethod() | classmethod() | property() | functools.cached_property():
             return _of_descriptor
         case _ if isinstance(thing, _BOUND):
@@ -111,14 +100,18 @@ def _by_kind(thing: Any) -> Look | None:
         case threading.local():
             return lambda local: dict(vars(local))
         case type():
-            return None if _is_library(thing) else _of_class
+            return None if is_library(thing) else _of_class
         case set() | frozenset() if len(thing) > LONG:
             return None  # its entries have no order by which some of them could be looked into
         case _ if type(thing).__module__ == "builtins":
             return _of_referents
-        case _ if _is_opaque(type(thing)):
+        case logging.Logger():
+            return lambda log: {name: value for name, value in vars(log).items() if name not in _OF_LOGGERS}
+        case _ if is_opaque(type(thing)) and not isinstance(thing, torch.nn.Module):
             return None
     slots = slots_of(type(thing))
+    if not slots and not type(thing).__dictoffset__:
+        return _of_referents  # written in C, such as those of itertools and csv
     reading: Any = type(thing).__getattribute__
     is_plain = not slots and type(thing).__dictoffset__ != 0 and reading is object.__getattribute__
     return OF_OBJECT if is_plain else functools.partial(_of_object, slots)
@@ -161,7 +154,8 @@ def _of_object(slots: Sequence[Any], thing: Any) -> dict[str, Any]:
 
 def slots_of(kind: type) -> list[Any]:
     """Where Python keeps the values of ``__slots__``, whatever they are called."""
-    held = [value for one in kind.__mro__ if not _is_opaque(one) for value in vars(one).values()]
+    made = [one for one in kind.__mro__ if "__slots__" in vars(one) and not is_opaque(one)]
+    held = [value for one in made for value in vars(one).values()]
     return [value for value in held if type(value) is types.MemberDescriptorType]
 
 
@@ -172,27 +166,33 @@ def _of_class(kind: type) -> dict[str, Any]:
 
 
 def _of_function(function: types.FunctionType) -> dict[str, Any]:
-    if _is_library(function):
+    if is_library(function):
         return {}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    names = _names_in(function.__code__)
-    used = {name: value for name, value in function.__globals__.items() if name in names}
-    return {**used, **_of_modules(used, names), **dict(cells), "defaults": function.__defaults__, **function.__dict__,
-            "keyword defaults": function.__kwdefaults__, "__code__": function.__code__}  # fmt: skip
+    names, space = _names_in(function.__code__), function.__globals__
+    used = {name: space[name] for name in names if name in space}
+    reached = {**imported(names, space.get("__package__")), **used}
+    return {**used, **_of_modules(reached, names), **hung_on(reached, names), **dict(cells), **function.__dict__,
+            "defaults": function.__defaults__, "keyword defaults": function.__kwdefaults__,
+            "__code__": function.__code__}  # fmt: skip
 
 
 @functools.lru_cache(maxsize=4096)
 def _names_in(code: types.CodeType) -> frozenset[str]:
-    """All names that a function uses, also in functions, classes and comprehensions that are written inside it."""
+    """All names that a function uses, also in functions, classes and comprehensions that are written inside it.
+
+    And those that it has as texts: for ``setattr``, ``sys.modules`` and the like.
+    """
     inner = (_names_in(one) for one in code.co_consts if isinstance(one, types.CodeType))
-    return frozenset(code.co_names).union(*inner)
+    texts = [one for one in code.co_consts if isinstance(one, str) and one.replace(".", "_").isidentifier()]
+    return frozenset([*code.co_names, *texts]).union(*inner)
 
 
 def _of_modules(used: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """What a function names of the user's own modules: ``statistics.seen`` after ``from project import statistics``."""
     found: dict[str, Any] = {}
     for path, module in used.items():
-        if isinstance(module, types.ModuleType) and _is_users_module(module):
+        if isinstance(module, types.ModuleType) and is_users_module(module):
             inner = {f"{path}.{name}": value for name, value in vars(module).items() if name in names}
             found |= inner | _of_modules(inner, names)
     return found
@@ -203,37 +203,10 @@ def _of_module(module: types.ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if not name.startswith("__")}
 
 
-def _is_users_module(module: types.ModuleType) -> bool:
-    return not _is_installed(module.__name__.partition(".")[0])
-
-
 def _of_descriptor(thing: Any) -> dict[str, Any]:
     """The functions behind a static or class method, or a property."""
     found = (getattr(thing, name, None) for name in ("__func__", "fget", "fset", "func"))
     return {"function": next((one for one in found if one is not None), None)}
-
-
-def _is_opaque(kind: type) -> bool:
-    """Whether the objects of a class are not looked into."""
-    module = str(getattr(kind, "__module__", "builtins"))
-    if issubclass(kind, _FLAGS) or (kind.__name__.startswith("FSDP") and issubclass(kind, torch.nn.Module)):
-        return False  # the latter: a class that fully_shard made of the user's own
-    return module.startswith(_OURS) or (module.partition(".")[0] in _OPAQUE and not module.startswith(_HOLDERS))
-
-
-def _is_library(thing: Any) -> bool:
-    """Whether a function or a class is installed: what it holds for all its users is no affair of this one."""
-    return _is_installed(str(getattr(thing, "__module__", "builtins")).partition(".")[0])
-
-
-@functools.cache
-def _is_installed(package: str) -> bool:
-    """Also for one user alone (``pip install --user``), by the system, or beside a virtual environment."""
-    if package in sys.stdlib_module_names or package in ("tacit", "torch"):  # in a source tree too
-        return True
-    file = Path(getattr(sys.modules.get(package), "__file__", None) or ".")
-    homes = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib")]
-    return not _PACKAGES.isdisjoint(file.parts) or any(file.is_relative_to(home) for home in homes)
 
 
 def _content(cell: Any) -> Any:
@@ -267,7 +240,9 @@ def set_part(thing: Any, part: Any, before: Any) -> None:
             _set_entry(thing.__globals__, part, before)
         case types.FunctionType() if "." in part:
             *path, name = part.split(".")
-            _set_entry(vars(functools.reduce(getattr, path[1:], thing.__globals__[path[0]])), name, before)
+            home = functools.reduce(getattr, path[1:], thing.__globals__.get(path[0], sys.modules.get(path[0])))
+            with suppress(AttributeError):
+                delattr(home, name) if before is NOTHING else setattr(home, name, before)
         case _:
             slot = next((slot for slot in slots_of(type(thing)) if slot.__name__ == part), None)
             if slot is not None:

@@ -1,0 +1,87 @@
+"""What belongs to installed libraries, and what of it is a user's affair all the same.
+
+A library keeps things for all its users, and caches that change without any effect on what it answers: neither is
+looked into. But what a user's function itself names there (``torch.seen = ...``) is the user's.
+"""
+
+import functools
+import sys
+import sysconfig
+import threading
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+
+# Their objects keep caches of their own in attributes, which change without any effect on what they answer.
+_OPAQUE = frozenset({
+    "builtins", "torch", "threading", "logging", "multiprocessing", "pathlib", "gzip", "zipfile", "tarfile", "sqlite3",
+    "lmdb", "pandas", "polars", "pyarrow", "datasets", "h5py", "zarr", "PIL", "lightning", "pytorch_lightning",
+})  # fmt: skip
+# Of ours a module may come to hold:
+_OURS = ("tacit.training", "tacit.distributed", "tacit.isolation", "tacit.integrations", "tacit.ledger")
+# Whose objects hold a user's:
+_HOLDERS = (
+    "torch.nn", "torch.optim", "torch.utils.data", "torch.distributions", "torch.amp", "torch.ao",
+    "multiprocessing.sharedctypes",
+)  # fmt: skip
+_FLAGS = (threading.Event, threading.Condition, threading.Semaphore, threading.Barrier)
+_PACKAGES = {"site-packages", "dist-packages"}
+_HOMES = (types.ModuleType, types.FunctionType, type)
+_DESCRIPTORS = (property, staticmethod, classmethod, types.MemberDescriptorType, types.GetSetDescriptorType)
+
+
+def is_opaque(kind: type) -> bool:
+    """Whether the objects of a class are not looked into."""
+    module = str(getattr(kind, "__module__", "builtins"))
+    if issubclass(kind, _FLAGS) or (kind.__name__.startswith("FSDP") and issubclass(kind, torch.nn.Module)):
+        return False  # the latter: a class that fully_shard made of the user's own
+    return module.startswith(_OURS) or (module.partition(".")[0] in _OPAQUE and not module.startswith(_HOLDERS))
+
+
+def is_users_module(module: types.ModuleType) -> bool:
+    return not is_installed(module.__name__.partition(".")[0])
+
+
+def is_library(thing: Any) -> bool:
+    """Whether a function, a class or a module is installed."""
+    name = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", "builtins")
+    return is_installed(str(name).partition(".")[0])
+
+
+@functools.cache
+def is_installed(package: str) -> bool:
+    """Also for one user alone (``pip install --user``), by the system, or beside a virtual environment."""
+    if package in sys.stdlib_module_names or package in ("tacit", "torch"):  # in a source tree too
+        return True
+    file = Path(getattr(sys.modules.get(package), "__file__", None) or ".")
+    homes = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib")]
+    return not _PACKAGES.isdisjoint(file.parts) or any(file.is_relative_to(home) for home in homes)
+
+
+def imported(names: frozenset[str], package: str | None) -> dict[str, types.ModuleType]:
+    """The modules that a function names, and may therefore import when it runs."""
+    found = {name: sys.modules[name] for name in names if name in sys.modules}
+    if package:
+        found |= {name: sys.modules[f"{package}.{name}"] for name in names if f"{package}.{name}" in sys.modules}
+    return {name: module for name, module in found.items() if isinstance(module, types.ModuleType)}
+
+
+def hung_on(used: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    """What a function hangs on installed modules, classes and functions, or finds there by the names that it uses."""
+    found: dict[str, Any] = {}
+    homes = [(path, home) for path, home in used.items() if isinstance(home, _HOMES)]
+    seen: set[int] = set()
+    for path, home in homes:  # grows meanwhile
+        if id(home) in seen or not is_library(home):
+            continue
+        seen.add(id(home))
+        entries = vars(home)
+        for name in names:
+            value = entries.get(name)
+            if isinstance(value, _HOMES):
+                homes.append((f"{path}.{name}", value))
+            elif name in entries and not callable(value) and not isinstance(value, _DESCRIPTORS):
+                found[f"{path}.{name}"] = value
+    return found
