@@ -137,7 +137,7 @@ def _is_large(value: object, depth: int = 3) -> bool:
     return False
 
 
-@attack(limit="code that searches the process's memory for records finds them")
+@attack()
 def the_garbage_collectors_objects():
     """gc.get_objects(): a memory report that looks at every tensor alive."""
 

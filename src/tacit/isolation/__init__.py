@@ -4,6 +4,7 @@ from tacit.isolation.apart import Fill, Places, run_apart, writes_into_fresh
 from tacit.isolation.batches import RecordGroup, count_records, map_tensors, take_records
 from tacit.isolation.guard import StateGuard
 from tacit.isolation.map_records import map_records
+from tacit.isolation.outside import nothing_leaves
 from tacit.isolation.rows import Isolated, RowsError, SplitError, UncoveredError
 from tacit.isolation.watch import Watched, as_written, no_reentrant_checkpoints
 
@@ -22,6 +23,7 @@ __all__ = [
     "map_records",
     "map_tensors",
     "no_reentrant_checkpoints",
+    "nothing_leaves",
     "run_apart",
     "take_records",
     "writes_into_fresh",

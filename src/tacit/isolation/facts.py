@@ -4,6 +4,7 @@ import io
 import itertools
 import queue
 import random
+import sys
 import types
 import weakref
 from collections import deque
@@ -56,6 +57,8 @@ def measurer(thing: Any) -> Callable[[Any], Any] | None:
             return lambda waiting: waiting.qsize()
         case io.StringIO() | io.BytesIO():
             return lambda buffer: None if buffer.closed else (buffer.tell(), buffer.getvalue())
+        case io.IOBase():
+            return _written_so_far
         case ContextVar():
             return lambda variable: variable.get(NOTHING)
         case Iterator() if type(thing).__module__ in ("builtins", "itertools"):
@@ -78,6 +81,13 @@ _SAID_BY: dict[str, Callable[[Any], Any]] = {
     "pandas.core.frame.DataFrame": lambda frame: frame.to_json() if frame.size <= LONG else None,
     "pandas.core.series.Series": lambda series: series.to_json() if series.size <= LONG else None,
 }
+
+
+def _written_so_far(file: Any) -> int | None:
+    """Where the writing of an open file stands; people read what is printed, and no code does."""
+    if file in (sys.stdout, sys.stderr) or file.closed or not file.writable() or not file.seekable():
+        return None
+    return int(file.tell())
 
 
 def _has_memory(thing: Any) -> bool:

@@ -6,9 +6,9 @@ that can be reached by name from the model, the losses, a data set or a collate_
 attributes, slots, containers, closures, defaults, globals that a function names, also those of the user's other
 modules, classes of the user's own, hooks, generators and iterators.
 
-What cannot be reached (files, the environment, modules that a program looks up by other means) is not seen here. Where
-it changes losses within a step, ``clipped_sum`` sees it by computing some of them again; beyond that it is the user's
-own affair (docs/explanation/pitfalls.md).
+Files, processes and the memory at large are refused by ``outside``. What cannot be reached by name is not seen here.
+Where it changes losses within a step, ``clipped_sum`` sees it by computing some of them again; beyond that it is the
+user's own affair (docs/explanation/pitfalls.md).
 """
 
 import decimal

@@ -9,6 +9,7 @@ from tacit.errors import InputError
 from tacit.isolation.apart import Places, run_apart
 from tacit.isolation.batches import copy_records, count_records, map_tensors, take_records, tensors_of
 from tacit.isolation.guard import StateGuard
+from tacit.isolation.outside import nothing_leaves
 from tacit.isolation.rows import Isolated
 from tacit.randomness import RecordChance, global_chance, seed_everything
 from tacit.types import Batch
@@ -40,7 +41,8 @@ def map_records(function: Callable[[Batch], Batch], batch: Batch, chance: Record
             seed_everything(int(chance.seeds[place]))
             found[place] = function(copy_records(batch, slice(place, place + 1)))
 
-    with torch.no_grad(), StateGuard(on_demand="handles", augment=function), global_chance():
+    guard = StateGuard(on_demand="handles", augment=function)
+    with torch.no_grad(), guard, nothing_leaves(), global_chance():
         run_apart(np.arange(len(found)), together, alone)
     return _joined(found)
 

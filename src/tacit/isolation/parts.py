@@ -106,7 +106,7 @@ def _by_kind(thing: Any) -> Look | None:
         case _ if type(thing).__module__ == "builtins":
             return _of_referents
         case logging.Logger():
-            return lambda log: {name: value for name, value in vars(log).items() if name not in _OF_LOGGERS}
+            return _of_logger
         case _ if is_opaque(type(thing)) and not isinstance(thing, torch.nn.Module):
             return None
     slots = slots_of(type(thing))
@@ -172,6 +172,8 @@ def _of_function(function: types.FunctionType) -> dict[str, Any]:
     names, space = _names_in(function.__code__), function.__globals__
     used = {name: space[name] for name in names if name in space}
     reached = {**imported(names, space.get("__package__")), **used}
+    if "logging" in reached:
+        used["logging.root"] = logging.root
     return {**used, **_of_modules(reached, names), **hung_on(reached, names), **dict(cells), **function.__dict__,
             "defaults": function.__defaults__, "keyword defaults": function.__kwdefaults__,
             "__code__": function.__code__}  # fmt: skip
@@ -195,6 +197,17 @@ def _of_modules(used: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
         if isinstance(module, types.ModuleType) and is_users_module(module):
             inner = {f"{path}.{name}": value for name, value in vars(module).items() if name in names}
             found |= inner | _of_modules(inner, names)
+    return found
+
+
+def _of_logger(log: logging.Logger) -> dict[str, Any]:
+    """What somebody hangs on it, and handlers that keep what is logged: those of the user's own, and buffers."""
+    found = {name: value for name, value in vars(log).items() if name not in _OF_LOGGERS}
+    while log is not None:
+        for number, handler in enumerate(log.handlers):
+            if not is_library(type(handler)) or hasattr(handler, "buffer"):
+                found[f"{log.name}.handlers.{number}"] = getattr(handler, "buffer", handler)
+        log = log.parent  # type: ignore[assignment]
     return found
 
 

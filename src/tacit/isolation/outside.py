@@ -1,0 +1,95 @@
+"""Losses may read files, but not write them, talk to other machines, start processes or search the memory.
+
+Data would leave without noise, or others be found. Python reports such calls to hooks before it makes them (PEP 578);
+ours refuses them in the thread in which records are computed, for as long as they are. A hook cannot be taken away
+again, so there is one for all, which asks whether that is now.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from tacit.errors import LossesError
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_REFUSED = frozenset({
+    "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.utime", "os.chmod",
+    "os.chdir", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.startfile", "subprocess.Popen",
+    "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "gc.get_objects", "gc.get_referrers",
+})  # fmt: skip
+
+
+class _Here(threading.local):
+    """How many blocks of this thread are open."""
+
+    blocks = 0
+
+
+_here = _Here()
+_hooked = threading.Event()
+
+
+@contextmanager
+def nothing_leaves() -> Iterator[None]:
+    """Refuse, in this thread, whatever would carry records out of the process.
+
+    Example:
+        >>> try:
+        ...     with nothing_leaves():
+        ...         open("seen.txt", "w")
+        ... except LossesError as error:
+        ...     print(str(error)[:34])
+        the losses write a file (seen.txt)
+    """
+    if not _hooked.is_set():
+        _hooked.set()
+        sys.addaudithook(_refuse)
+        _report_what_torch_saves()
+    _here.blocks += 1
+    try:
+        yield
+    finally:
+        _here.blocks -= 1
+
+
+def _refuse(event: str, given: tuple[Any, ...]) -> None:
+    if not getattr(_here, "blocks", 0):
+        return
+    if event == "open" and _is_written(*given[:3]):
+        _raise(f"write a file ({given[0]})")
+    elif event == "sqlite3.connect" and given[0] not in (":memory:", b":memory:"):
+        _raise(f"open a data base ({given[0]})")
+    elif event in _REFUSED:
+        _raise(f"call {event}")
+
+
+def _report_what_torch_saves() -> None:
+    """PyTorch writes files by code of its own, which reports nothing."""
+    write: Any = torch.serialization._open_zipfile_writer
+
+    def reported(name_or_buffer: Any) -> Any:
+        if isinstance(name_or_buffer, str | os.PathLike):
+            sys.audit("open", name_or_buffer, "wb", os.O_WRONLY)
+        return write(name_or_buffer)
+
+    torch.serialization._open_zipfile_writer = reported
+
+
+def _is_written(path: Any, mode: Any, flags: Any) -> bool:
+    """Whether a file is opened for more than reading; what Python compiles, and what nobody reads, is left alone."""
+    if not isinstance(flags, int) or not flags & _WRITING or path == os.devnull:
+        return False
+    caller = sys._getframe(2).f_code.co_filename  # of the hook: who opens it
+    return not caller.startswith("<frozen importlib")
+
+
+def _raise(what: str) -> None:
+    raise LossesError(
+        f"the losses {what}: what sees private records may leave nothing behind, and look at no others; do it in the "
+        "loop, with what was released"
+    )
