@@ -14,7 +14,7 @@ from tacit.distributed import Ranks, current_ranks
 from tacit.distributed.whole_sums import as_floats, whole_sums
 from tacit.isolation import RecordGroup
 from tacit.mechanisms import build_mechanism
-from tacit.training.samples import Drawn
+from tacit.training.reading.samples import Drawn
 
 
 @given(st.integers(0, 50), st.integers(1, 5), st.integers(1, 9))

@@ -12,9 +12,10 @@ from tacit.isolation import RecordGroup, StateGuard, chance, map_tensors, take_r
 from tacit.mechanisms.gaussian_sum import GaussianSumMechanism
 from tacit.sampling import Microbatches, Users
 from tacit.sampling.units import DrawnRows
-from tacit.training import private_sum, samples
-from tacit.training.items import Found, Items
+from tacit.training import private_sum
 from tacit.training.private_sum import PrivateSum
+from tacit.training.reading import samples
+from tacit.training.reading.items import Found, Items
 from tests.mutants.mutant import Mutant, swap
 
 LAYERS = ("tacit.gradients.layers.linear", "tacit.gradients.layers.convolution")

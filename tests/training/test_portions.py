@@ -12,9 +12,9 @@ from torch.utils.data import Dataset
 import tacit
 from tacit.errors import BudgetError, InputError
 from tacit.sampling.units import DrawnRows
-from tacit.training.items import Items
-from tacit.training.memory import Fitting
-from tacit.training.portions import cut, twice
+from tacit.training.reading.items import Items
+from tacit.training.reading.memory import Fitting
+from tacit.training.reading.portions import cut, twice
 
 WIDE = 8000  # 32 kB a record: 16 of them, the fewest that are computed at once, and their copies take more than a MiB
 NUMBERS = itertools.count()

@@ -5,6 +5,7 @@ ours refuses them in the thread in which records are computed, for as long as th
 again, so there is one for all, which asks whether that is now.
 """
 
+import gc
 import os
 import sys
 import threading
@@ -30,7 +31,28 @@ class _Here(threading.local):
     blocks = 0
 
 
+class _Collecting:
+    """The collection of garbage waits until no block is open: what is finalised may have to write, as ledgers do."""
+
+    def __init__(self) -> None:
+        self._lock, self._blocks, self._was_on = threading.Lock(), 0, False
+
+    def pause(self) -> None:
+        with self._lock:
+            if self._blocks == 0:
+                self._was_on = gc.isenabled()
+                gc.disable()
+            self._blocks += 1
+
+    def go_on(self) -> None:
+        with self._lock:
+            self._blocks -= 1
+            if self._blocks == 0 and self._was_on:
+                gc.enable()
+
+
 _here = _Here()
+_collecting = _Collecting()
 _hooked = threading.Event()
 
 
@@ -51,9 +73,11 @@ def nothing_leaves() -> Iterator[None]:
         sys.addaudithook(_refuse)
         _report_what_torch_saves()
     _here.blocks += 1
+    _collecting.pause()
     try:
         yield
     finally:
+        _collecting.go_on()
         _here.blocks -= 1
 
 

@@ -179,9 +179,10 @@ class GaussianSumMechanism:
         if self.numerics == "strict":
             return self._release_strictly(sums, denominator, randomness, like or {})
         stddevs = self.stddev_by_name()
+        kinds = [_dtype(name, like or {}) for name in sums]
         released = {
-            name: empty(value.shape, _dtype(name, like or {}), value.device, released=True)
-            for name, value in sums.items()
+            name: empty(value.shape, kind, value.device, released=True)
+            for (name, value), kind in zip(sums.items(), kinds, strict=True)
         }
         randomness.add_noise(
             list(sums.values()), [stddevs[name] for name in sums], denominator, list(released.values())

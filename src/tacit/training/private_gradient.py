@@ -21,10 +21,10 @@ from tacit.sampling import SamplingPolicy
 from tacit.storage.files import is_there
 from tacit.training.checkpoints import read_checkpoint
 from tacit.training.evidence import EvidencePlan
-from tacit.training.items import Collate
 from tacit.training.plan import PrivacyPlan
 from tacit.training.private_sum import PrivateSum
-from tacit.training.samples import Augment, DataSource, Sample
+from tacit.training.reading.items import Collate
+from tacit.training.reading.samples import Augment, DataSource, Sample
 from tacit.types import Batch
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.distributed import SharedLedger, current_ranks, is_sharded, release_together
-from tacit.distributed.whole_sums import added, whole_sums
+from tacit.distributed import SharedLedger, current_ranks, is_sharded
 from tacit.errors import InputError, TacitError, check_count
 from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_batch_norm, try_out
 from tacit.isolation import RecordGroup
@@ -29,16 +28,15 @@ from tacit.training.charging import ChargedAhead, Charging
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
 from tacit.training.evidence import EvidencePlan, Recorder
 from tacit.training.individual_filter import FilteredRun, IndividualFilter, filter_header
-from tacit.training.items import AHEAD
-from tacit.training.memory import Fitting, memory_budget
 from tacit.training.plan import PrivacyPlan
-from tacit.training.portions import Portions, cut
-from tacit.training.samples import DataSource, Drawn, Sample, StepChance, ids_for
+from tacit.training.reading.items import AHEAD
+from tacit.training.reading.memory import Fitting, memory_budget
+from tacit.training.reading.portions import Portions, cut
+from tacit.training.reading.samples import DataSource, Drawn, Sample, StepChance, ids_for
+from tacit.training.several_ranks import SeveralRanks
 from tacit.types import Batch, Indices, Vectors
 
 _log = logging.getLogger("tacit")
-_BLOCK = 256  # units, about, of a sample that are summed at a time where sums are to be deterministic
-_ANY_SAMPLE = 1 << 62  # so many records that none are added up in float32, whatever the number here
 
 
 class PrivateSum:
@@ -87,7 +85,6 @@ class PrivateSum:
         self._guard = guard_of(losses)
         self._params = params
         self._ranks = current_ranks()
-        self._alone, self._width = self._ranks.alone, _width(plan)
         self._denominator = plan.sampling.denominator
         self._randomness = (randomness or Randomness()).for_rank(self._ranks.rank)
         self._shards: Any = getattr(losses, "meeting", None)  # a tacit.distributed.shards.ShardedSums
@@ -112,10 +109,9 @@ class PrivateSum:
         plan.sampling.event(at_first.queries)  # what cannot be accounted for is refused before it begins
         if individual_filter is not None:
             self._charging.header = filter_header(self._charging.header, individual_filter, plan, at_first)
-        if self._shards is not None:
-            self._check_shards()
-        if not self._ranks.alone:
-            self._check_ranks(evidence is not None or individual_filter is not None)
+        several = SeveralRanks(plan, self._ranks, self._randomness, self._shards, self._sum_of)
+        several.check(looks_at_all=evidence is not None or individual_filter is not None)
+        self._several = several if several.are_needed else None
         if not self._ranks.alone or is_there(Path(plan.ledger)):
             self.ledger_file  # noqa: B018 (another run's ledger, or one in use, is refused at once; ranks open together)
 
@@ -127,19 +123,6 @@ class PrivateSum:
     def ledger_file(self) -> LedgerFile | SharedLedger:
         """The ledger, made when it is first needed: a run that is refused before it begins leaves none behind."""
         return self._charging.file
-
-    def _check_ranks(self, looks_at_all: bool) -> None:
-        if looks_at_all:
-            raise InputError("evidence and individual filters look at all records: gather them in a single process")
-        if self.plan.unit.multiplicity > 1:  # one record more would move the others to other microbatches
-            raise InputError("records inside microbatches cannot be dealt out to several ranks; use one process")
-
-    def _check_shards(self) -> None:
-        plan = self.plan
-        if plan.numerics == "strict" or plan.isolation == "trusted" or isinstance(plan.clipping, AdaptiveClip):
-            raise InputError("sharded models take float64 numerics, isolated records and a fixed clip norm")
-        if self._evidence is not None or self._individual_filter is not None:
-            raise InputError("evidence and individual filters look at whole gradients; gather them without shards")
 
     @property
     def ledger(self) -> Ledger:
@@ -229,7 +212,7 @@ class PrivateSum:
 
     def _bounds(self, drawn: DrawnRows) -> list[int]:
         """Where a sample is cut into portions: what fits into memory, or what is summed at a time."""
-        return cut(drawn, self._fitting.held, self._width)
+        return cut(drawn, self._fitting.held, None if self._several is None else self._several.width)
 
     def _sample(self, step: int, portions: Portions, rows: DrawnRows, chance: StepChance, views: int | None) -> Sample:
         """A sample that only this engine can release, and only once: it holds a number of ours, we hold the rest."""
@@ -294,25 +277,17 @@ class PrivateSum:
 
     def _draw_charged(self, units: int, first: int, steps: int, ahead: ChargedAhead) -> Iterator[Indices]:
         """The drawn units of each step; a block is charged, and noted in ``ahead``, before its first draw."""
-        draws = self._draws(units)
+        policy = self.plan.sampling
+        if self._several is None or self._owns_rows:
+            draws = policy.draws(units, self._randomness)
+        else:
+            draws = self._several.draws(units)
         for step in range(steps):
             self._check_process()
             if self._charging.is_due(step):
                 self._check_trained()
                 self._charging.reserve_block(first + step, steps - step, ahead)
             yield next(draws)
-
-    def _draws(self, units: int) -> Iterator[Indices]:
-        """The drawn units of each step. A rank draws over its own units, and knows of no others."""
-        policy, ranks, width = self.plan.sampling, self._ranks, self._width or 1
-        if self._owns_rows:
-            yield from policy.draws(units, self._randomness)
-        elif policy.by_unit:
-            yield from (ranks.units(d, width) for d in policy.draws(ranks.owned(units, width), self._randomness))
-        else:  # how many of them a rank draws depends on the others: rank 0 draws for all, and tells each its own
-            draws = policy.draws(units, self._randomness)
-            while True:
-                yield ranks.dealt(next(draws) if ranks.first else None, width)
 
     def release(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
         """The noisy mean gradient of a sample, rounded once to the parameters' type: the only thing that leaves."""
@@ -321,10 +296,8 @@ class PrivateSum:
         drawn = self._take(sample)
         if self._filtered is not None:
             drawn = self._filtered.admit(drawn, params)
-        if self._shards is not None:
-            return self._release_shards(drawn)
-        if not self._alone or self._width is not None:
-            return self._release_together(drawn, params)
+        if self._several is not None:
+            return self._several.release(drawn, params, self._fitting.computed)
         total = self._sum_of(drawn, params)
         for recorder in self._recorders:
             recorder.observe(drawn, params, total.squared_norms)
@@ -361,34 +334,6 @@ class PrivateSum:
             guard=self._guard,
             sample=sample,
         )
-
-    def _release_together(self, drawn: Drawn, params: Mapping[str, Tensor]) -> Vectors:
-        """Every rank sums its own units at rank 0's parameters and adds the noise of its part of the sum."""
-        self._ranks.share([value.detach() for value in params.values()])
-        sums = self._ranks.together(lambda: self._sums_here(drawn, params))
-        return release_together(self._ranks, drawn.mechanism, sums, self._denominator, self._randomness, like=params)
-
-    def _release_shards(self, drawn: Drawn) -> Vectors:
-        """Every rank sums its own units; each adds the noise of its own shards."""
-        chunk = self._ranks.even_share(drawn.rows, self._fitting.computed)
-        with self._shards.step(drawn.mechanism, deterministic=self._width is not None):
-            if self._width is None:
-                self._sum_of(drawn, self._shards.whole, chunk=chunk)
-            else:
-                for part in drawn.blocks(self._width):
-                    self._sum_of(part, self._shards.whole, _ANY_SAMPLE)
-        released: Vectors = self._shards.release(drawn.mechanism, self._denominator, self._randomness)
-        return released
-
-    def _sums_here(self, drawn: Drawn, params: Mapping[str, Tensor]) -> Vectors:
-        """This rank's share of the sums; in whole numbers, block by block, where all bits are to be the same."""
-        if self._width is None:
-            return self._sum_of(drawn, params).sums
-        total: Vectors = {}
-        for part in drawn.blocks(self._width):
-            sums = self._sum_of(part, params, sample=_ANY_SAMPLE).sums
-            total = added(total, whole_sums(drawn.mechanism, sums))
-        return total or whole_sums(drawn.mechanism, drawn.mechanism.zeros(next(iter(params.values())).device))
 
     @property
     def writes(self) -> bool:
@@ -453,14 +398,6 @@ class PrivateSum:
             computed=self.plan.physical_batch,
         )
         self._checked = True
-
-
-def _width(plan: PrivacyPlan) -> int | None:
-    """How many units are owned, and summed, together where sums are to be deterministic: a public number."""
-    if not plan.deterministic:
-        return None
-    rate = plan.sampling.denominator / plan.sampling.implied_size
-    return max(1, round((plan.physical_batch or _BLOCK) / rate))
 
 
 def _end_at_exit(engine: "weakref.ref[PrivateSum]", ahead: ChargedAhead) -> None:

@@ -14,7 +14,7 @@ import torch
 from tacit.isolation import RecordGroup, take_records
 from tacit.isolation.batches import join, signature
 from tacit.sampling.units import DrawnRows
-from tacit.training.items import Found, refuse_if_none
+from tacit.training.reading.items import Found, refuse_if_none
 from tacit.types import Batch, Indices
 
 Step = TypeVar("Step")

@@ -19,8 +19,8 @@ from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Microbatches, UnitOfPrivacy
 from tacit.sampling.units import DrawnRows
-from tacit.training.items import Asked, Collate, Found, Items, refuse_if_none
-from tacit.training.portions import Loaded, Portions, Some, block_bounds, merged, twice
+from tacit.training.reading.items import Asked, Collate, Found, Items, refuse_if_none
+from tacit.training.reading.portions import Loaded, Portions, Some, block_bounds, merged, twice
 from tacit.types import Batch, Indices
 
 Augment = Callable[[Batch], Batch]
@@ -195,7 +195,7 @@ class DataSource:
         return StepChance(items, views, randomness.record_chance(rows))
 
     def try_out(self) -> None:
-        """Refuse a data set whose rows depend on what was asked before; see :mod:`tacit.training.items`."""
+        """Refuse a data set whose rows depend on what was asked before; see :mod:`tacit.training.reading.items`."""
         if not self._is_tensors:
             Items(self.rows, self.collate).try_out()
 

@@ -1,0 +1,1 @@
+"""From a data set to the records of a step: one record at a time, in portions that fit into memory."""
