@@ -30,7 +30,6 @@ from tacit.isolation import (
     take_records,
 )  # fmt: skip
 from tacit.isolation.apart import is_limit_of_vmap
-from tacit.kernels import library
 from tacit.kernels.dense import DenseRows
 from tacit.losses import Losses
 from tacit.mechanisms import GaussianSumMechanism
@@ -138,7 +137,6 @@ def _around(losses: Losses, guard: StateGuard | None, summing: "_Summing") -> Ab
     """What the user's code runs in. Where none of it runs, nothing needs to be put back or compared."""
     around = ExitStack()
     if summing.computing.formula is None:
-        library()  # which may have to be compiled, and kept in a file, before nothing may be written any more
         around.enter_context(guard or guard_of(losses))
         around.enter_context(nothing_leaves())
         around.enter_context(no_reentrant_checkpoints())

@@ -30,6 +30,7 @@ from tacit.isolation import (
 )  # fmt: skip
 from tacit.isolation.batches import tensors_of
 from tacit.isolation.rows import RowsError
+from tacit.kernels import library
 from tacit.losses import Losses, ModelLosses, check_one_loss_per_record
 from tacit.randomness import RecordChance, seed_everything
 from tacit.types import Batch, Vectors
@@ -49,6 +50,7 @@ class Learned:
 def learned(losses: Losses) -> Learned:
     found = _learned.get(losses)
     if found is None:
+        library()  # may have to be compiled, and kept in a file, before the losses run and nothing may be written
         found = _learned[losses] = Learned()
     return found
 
