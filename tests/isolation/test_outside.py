@@ -52,3 +52,13 @@ def test_garbage_that_writes_when_it_goes_waits_until_the_block_has_ended(tmp_pa
     assert gc.isenabled()
     gc.collect()
     assert (tmp_path / "ended").read_text() == "well"
+
+
+def test_a_module_that_is_imported_is_compiled_and_kept(tmp_path, monkeypatch):
+    (tmp_path / "a_late_module.py").write_text("value = 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    with nothing_leaves():
+        import a_late_module
+    assert a_late_module.value == 3
+    assert list((tmp_path / "__pycache__").iterdir())

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ _REFUSED = frozenset({
     "os.chdir", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.startfile", "subprocess.Popen",
     "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "gc.get_objects", "gc.get_referrers",
 })  # fmt: skip
+_COMPILERS = ("importlib.", "triton.", "torch._inductor.", "torch.utils.cpp_extension")
 
 
 class _Here(threading.local):
@@ -82,14 +84,20 @@ def nothing_leaves() -> Iterator[None]:
 
 
 def _refuse(event: str, given: tuple[Any, ...]) -> None:
-    if not getattr(_here, "blocks", 0):
+    if not _here.blocks:
         return
+    what = ""
     if event == "open" and _is_written(*given[:3]):
-        _raise(f"write a file ({given[0]})")
+        what = f"write a file ({given[0]})"
     elif event == "sqlite3.connect" and given[0] not in (":memory:", b":memory:"):
-        _raise(f"open a data base ({given[0]})")
+        what = f"open a data base ({given[0]})"
     elif event in _REFUSED:
-        _raise(f"call {event}")
+        what = f"call {event}"
+    if what and not _is_for_a_compiler():
+        raise LossesError(
+            f"the losses {what}: what sees private records may leave nothing behind, and look at no others; do it in "
+            "the loop, with what was released"
+        )
 
 
 def _report_what_torch_saves() -> None:
@@ -105,15 +113,15 @@ def _report_what_torch_saves() -> None:
 
 
 def _is_written(path: Any, mode: Any, flags: Any) -> bool:
-    """Whether a file is opened for more than reading; what Python compiles, and what nobody reads, is left alone."""
-    if not isinstance(flags, int) or not flags & _WRITING or path == os.devnull:
-        return False
-    caller = sys._getframe(2).f_code.co_filename  # of the hook: who opens it
-    return not caller.startswith("<frozen importlib")
+    return isinstance(flags, int) and bool(flags & _WRITING) and path != os.devnull
 
 
-def _raise(what: str) -> None:
-    raise LossesError(
-        f"the losses {what}: what sees private records may leave nothing behind, and look at no others; do it in the "
-        "loop, with what was released"
-    )
+def _is_for_a_compiler() -> bool:
+    """Whether modules or kernels are being compiled, which is kept in files: it follows code and shapes, not values."""
+    frame: FrameType | None = sys._getframe(2)  # of whoever asks for the file, or the process
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__"))
+        if name.startswith(("tacit.", *_COMPILERS)):  # we call the losses: what is below us may be any import
+            return not name.startswith("tacit.")
+        frame = frame.f_back
+    return False
