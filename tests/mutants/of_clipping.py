@@ -235,7 +235,7 @@ MUTANTS = [
         patch.dict(forward.RULE_OF_FUNCTION, {torch.nn.functional.batch_norm: over_all_rows})],
            "audit: engine, records apart", "batch normalisation: one record moved"),
     Mutant("state outlives a call", "F4", lambda: [swap(StateGuard, "put_back", lambda self: []),
-           swap(clipped_sum._Summing, "compare_again", lambda self: None)],
+           swap(clipped_sum.Again, "compare", lambda self: None)],
            "audit: engine, records apart", "a model that remembers: one record moved"),
     Mutant("collate_fn sees the whole sample", "F4", lambda: [swap(Items, "_fetch", collated_together)],
            "audit: engine, data", "data set: record"),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError, LossesError
+from tacit.gradients.again import Again
 from tacit.gradients.bookkeeping import Gradients, full_precision
 from tacit.gradients.computing import Computing, guard_of, is_fault_of_a_record, learned
 from tacit.gradients.dense_model import DenseModel, linear_model
@@ -20,10 +21,8 @@ from tacit.gradients.units import Part, as_groups, even_share, one_by_one, parts
 from tacit.isolation import (
     Places,
     RecordGroup,
-    SplitError,
     StateGuard,
     UncoveredError,
-    count_records,
     no_reentrant_checkpoints,
     nothing_leaves,
     run_apart,
@@ -40,7 +39,6 @@ Strategy = Literal["auto", "fast", "record"]
 Isolation = Literal["records", "trusted"]
 
 _MANY = 8
-_AGAIN = 2  # records whose losses are computed again where a step has several calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +111,9 @@ def clipped_sum(
             with _around(losses, guard, summing):
                 _add_all(parts_of(groups, sizes, views), add, chance, chunk)
         del groups  # so that the next ones are not read beside them
-    if summing.again is not None:
+    if summing.again.is_noted:
         with _around(losses, guard, summing):
-            summing.compare_again()
+            summing.again.compare()
         summing.computing.learned.seen.confirm(guard)
     summing.refuse_if_all_failed()
     sums = mechanism.sums(summing.sums, summing.device) if summing.meeting is None else {}  # those lie in shards
@@ -168,7 +166,7 @@ class _Summing:
         self.faults: list[Exception] = []
         self.reasons: list[str] = []
         self._calls = 0
-        self.again: tuple[Callable[[], list[Any]], list[Any]] | None = None
+        self.again = Again()
 
     @cached_property
     def computing(self) -> Computing:
@@ -246,7 +244,7 @@ class _Summing:
     def _add_together(self, part: Part, chance: RecordChance, some: Places, whole: Places) -> None:
         self._calls += 1
         if self._calls == 2 and self.computing.formula is None:
-            self._watch(part, chance, alone=False)
+            self.again.note(self.computing, part, chance, alone=False)
         rows = rows_of(whole, part.each)
         seeds = chance.take(part.rows[rows]).spread(part.views)
         gradients = self.computing.together(part.batches[0], rows, len(whole), seeds)
@@ -257,7 +255,7 @@ class _Summing:
         if self.meeting is not None:
             self._leave_out()
             return
-        self._watch(part, chance, alone=True)
+        self.again.note(self.computing, part, chance, alone=True)
         pieces = [row for batch in part.batches for row in one_by_one(batch)]
         for place in places:
             rows = rows_of(np.array([place]), part.each)
@@ -326,36 +324,6 @@ class _Summing:
     def _add_to(self, name: str, value: Tensor) -> None:
         """Values are fresh: the first is kept as it is, because zeros and a sum cost as much as a small product."""
         self.sums[name] = self.sums[name].add_(value) if name in self.sums else value.contiguous()
-
-    def _watch(self, part: Part, chance: RecordChance, *, alone: bool) -> None:
-        """Note the losses of some records, chosen by chance, as soon as there is more than one call in a step.
-
-        Hidden state (a counter, a file, the environment) that one call leaves to the next shows in them at the end: a
-        record's losses must not depend on what was computed before. In a single call there is nobody to leave it to.
-        """
-        if self.again is not None:
-            return
-        seeds = chance.take(part.rows[: count_records(part.batches[0])])
-        chosen = np.argsort(seeds.seeds)[:_AGAIN]  # their order is nobody's but chance's
-        batch, seeds = take_records(part.batches[0], torch.from_numpy(chosen)), seeds.take(chosen)
-        some = np.arange(len(chosen))
-
-        def again() -> list[Any]:
-            found = SplitError if alone else self.computing.losses_of(batch, seeds, some, alone=False)
-            if found is not SplitError:
-                return [found]
-            return [self.computing.losses_of(batch, seeds, some[[i]], alone=alone) for i in range(len(some))]
-
-        self.again = again, again()
-
-    def compare_again(self) -> None:
-        """Refuse losses that are not what they were earlier in the same step."""
-        if self.again is not None and self.again[1] != self.again[0]():
-            raise LossesError(
-                "the losses of the same records changed within one step: something outlives a call (a counter, a "
-                "cache, a file, a setting), by which one record could change the others; compute each loss from its "
-                "record and the parameters alone"
-            )
 
     def refuse_if_all_failed(self) -> None:
         """A fault of one record is its secret and stays silent. That every one of many fails is the program's error.
