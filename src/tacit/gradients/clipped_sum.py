@@ -25,6 +25,7 @@ from tacit.isolation import (
     UncoveredError,
     no_reentrant_checkpoints,
     nothing_leaves,
+    refuse_foreign_watchers,
     run_apart,
     take_records,
 )  # fmt: skip
@@ -135,6 +136,7 @@ def _around(losses: Losses, guard: StateGuard | None, summing: "_Summing") -> Ab
     """What the user's code runs in. Where none of it runs, nothing needs to be put back or compared."""
     around = ExitStack()
     if summing.computing.formula is None:
+        refuse_foreign_watchers()
         around.enter_context(guard or guard_of(losses))
         around.enter_context(nothing_leaves())
         around.enter_context(no_reentrant_checkpoints())

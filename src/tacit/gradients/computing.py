@@ -29,6 +29,7 @@ from tacit.isolation import (
     writes_into_fresh,
 )  # fmt: skip
 from tacit.isolation.batches import tensors_of
+from tacit.isolation.libraries import patches_of
 from tacit.isolation.rows import RowsError
 from tacit.kernels import library
 from tacit.losses import Losses, ModelLosses, check_one_loss_per_record
@@ -147,14 +148,20 @@ def _plain(call: Callable[[], Any]) -> Any:
 
 
 def guard_of(losses: Losses) -> StateGuard:
-    """Around everything that the losses can reach by name."""
+    """Around everything that the losses can reach by name, and what of a user's runs inside PyTorch without a name."""
+    inside = {name: hooks for name, hooks in vars(torch.nn.modules.module).items() if name.startswith("_global_")}
+    for home in (torch, torch.nn.functional, torch.Tensor):
+        inside |= patches_of(home)
     if isinstance(losses, ModelLosses):
-        return StateGuard(model=losses.model, losses=losses.user_losses)
-    return StateGuard(losses=losses)
+        return StateGuard(model=losses.model, losses=losses.user_losses, **inside)
+    return StateGuard(losses=losses, **inside)
 
 
 def _refuse_backward_hooks(model: torch.nn.Module, parameters: Mapping[str, Tensor]) -> None:
     """Gradients of activations do not pass through modules here: a hook on them would be skipped without a word."""
+    everywhere: Any = torch.nn.modules.module
+    if everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks:
+        raise InputError("a backward hook of all modules is registered, which private gradients pass by; remove it")
     for module in model.modules():
         if module._backward_hooks or module._backward_pre_hooks:
             name = next(name for name, one in model.named_modules() if one is module)

@@ -6,7 +6,7 @@ from tacit.isolation.guard import StateGuard
 from tacit.isolation.map_records import map_records
 from tacit.isolation.outside import nothing_leaves
 from tacit.isolation.rows import Isolated, RowsError, SplitError, UncoveredError
-from tacit.isolation.watch import Watched, as_written, no_reentrant_checkpoints
+from tacit.isolation.watch import Watched, as_written, no_reentrant_checkpoints, refuse_foreign_watchers
 
 __all__ = [
     "Fill",
@@ -24,6 +24,7 @@ __all__ = [
     "map_tensors",
     "no_reentrant_checkpoints",
     "nothing_leaves",
+    "refuse_foreign_watchers",
     "run_apart",
     "take_records",
     "writes_into_fresh",

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from tacit.errors import LossesError
 from tacit.isolation.facts import LONG, NOTHING, PLAIN_VALUES, PUT_BACK, measurer, same
-from tacit.isolation.parts import SKIPPED, Parts, looker, named, set_part
+from tacit.isolation.parts import SKIPPED, Parts, looker, named, of_library_class, set_part
 
 OnDemand = Literal["handles", "data"] | None
 _CONTAINERS = {dict, OrderedDict, list, set}  # that can be asked whether they are empty without running other code
@@ -125,7 +125,8 @@ class Kept:
 
     @property
     def can_change(self) -> bool:
-        return (self.look is not None or self.measure is not None) and type(self.thing) not in _UNCHANGING
+        is_looked_into = self.look is not None and self.look is not of_library_class
+        return (is_looked_into or self.measure is not None) and type(self.thing) not in _UNCHANGING
 
     def path(self) -> str:
         return str(self.name) if self.owner is None else f"{self.owner.path()}.{self.name}"

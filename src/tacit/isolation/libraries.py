@@ -45,9 +45,26 @@ def is_users_module(module: types.ModuleType) -> bool:
 
 
 def is_library(thing: Any) -> bool:
-    """Whether a function, a class or a module is installed."""
-    name = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", "builtins")
-    return is_installed(str(name).partition(".")[0])
+    """Whether a function, a class or a module is installed.
+
+    A function is a user's if either says so: whose module it names, which ``functools.wraps`` takes from another, or
+    where it was written, which is a library's for what ``torch.no_grad()`` makes of a user's.
+    """
+    if isinstance(thing, types.ModuleType):
+        return is_installed(thing.__name__.partition(".")[0])
+    if isinstance(thing, types.FunctionType) and not _is_of_library(thing.__globals__.get("__name__")):
+        return False
+    return _is_of_library(getattr(thing, "__module__", "builtins"))
+
+
+def _is_of_library(module: Any) -> bool:
+    return is_installed(str(module).partition(".")[0])
+
+
+def patches_of(home: Any) -> dict[str, types.FunctionType]:
+    """The functions of a user's own that were put in place of a library's."""
+    held = {name: value for name, value in vars(home).items() if isinstance(value, types.FunctionType)}
+    return {name: value for name, value in held.items() if not is_library(value)}
 
 
 @functools.cache
@@ -80,8 +97,15 @@ def hung_on(used: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
         entries = vars(home)
         for name in names:
             value = entries.get(name)
-            if isinstance(value, _HOMES):
+            if isinstance(value, _HOMES) and is_library(value):
                 homes.append((f"{path}.{name}", value))
-            elif name in entries and not callable(value) and not isinstance(value, _DESCRIPTORS):
+            elif name in entries and _is_a_users(value):
                 found[f"{path}.{name}"] = value
     return found
+
+
+def _is_a_users(value: Any) -> bool:
+    """A function in place of a library's, or what is no code at all."""
+    if isinstance(value, types.FunctionType):
+        return True
+    return not callable(value) and not isinstance(value, _DESCRIPTORS)

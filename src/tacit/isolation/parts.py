@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from tacit.isolation.facts import LONG, NOTHING, PLAIN_VALUES
-from tacit.isolation.libraries import hung_on, imported, is_library, is_opaque, is_users_module
+from tacit.isolation.libraries import hung_on, imported, is_library, is_opaque, is_users_module, patches_of
 
 _SOME = 64  # entries of a longer one that are looked into
 
@@ -100,7 +100,7 @@ def _by_kind(thing: Any) -> Look | None:
         case threading.local():
             return lambda local: dict(vars(local))
         case type():
-            return None if is_library(thing) else _of_class
+            return of_library_class if is_library(thing) else _of_class
         case set() | frozenset() if len(thing) > LONG:
             return None  # its entries have no order by which some of them could be looked into
         case _ if type(thing).__module__ == "builtins":
@@ -163,6 +163,11 @@ def _of_class(kind: type) -> dict[str, Any]:
     """Its values, its methods, which may hold on to something by a closure, and the classes that it is made of."""
     values = {name: value for name, value in vars(kind).items() if not isinstance(value, _OF_CLASSES)}
     return {**values, "bases": kind.__bases__, "metaclass": type(kind)}
+
+
+def of_library_class(kind: type) -> dict[str, Any]:
+    """What a user has put into it beforehand: ``nn.Linear.forward = mine``."""
+    return {**patches_of(kind), "bases": kind.__bases__}
 
 
 def _of_function(function: types.FunctionType) -> dict[str, Any]:

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 from torch._C import _functorch as functorch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from tacit.errors import LossesError
 from tacit.isolation.functions import GET_DATA, KNOWN, REFUSED, Known, known
+from tacit.isolation.libraries import is_library
 
 
 @contextmanager
@@ -53,6 +55,21 @@ def no_reentrant_checkpoints() -> Iterator[None]:
             del function.apply
         else:
             function.apply = original
+
+
+def refuse_foreign_watchers() -> None:
+    """Refuse modes and hooks of a user's own around the private step: they would see records together, and keep them.
+
+    Those of PyTorch itself (a default device, checkpoints, offloading) see tensors, and remember nothing.
+    """
+    modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
+    if torch._C._len_torch_dispatch_stack():
+        modes += _get_current_dispatch_mode_stack()
+    found = [type(mode).__name__ for mode in modes if not is_library(type(mode))]
+    hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    found += [hook.__name__ for hook in hooks or () if not is_library(hook)]
+    if found:
+        raise LossesError(f"{found[0]} is active around the private step and would see records together; leave it")
 
 
 class Watched(TorchFunctionMode):
