@@ -13,6 +13,7 @@ diffprivlib's guarantees are pure (delta 0), which is more than ours promise at 
 import argparse
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,11 +90,11 @@ def fit_elsewhere(python: Path, kind: str, epsilon: float, made: list[Case]) -> 
             case.fits["diffprivlib"] = np.load(Path(folder) / f"{number:04}.npy")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--sets", type=int, default=30)
     options.add_argument("--diffprivlib", type=Path)
-    given = options.parse_args()
+    given = options.parse_args(arguments)
     names = ("ours", "AdaSSP", "diffprivlib", "without privacy")
     lines = ["| family | n | d | epsilon | " + " | ".join(names) + " |", "|" + "---|" * (4 + len(names))]
     for kind in ("linear", "logistic"):

@@ -9,7 +9,7 @@ are made again each time: where the present code finds other numbers in them, al
 Expected, written before the runs: 50, 90 and 95 % intervals hold within 2 points of that for n 3,000 to 50,000, d 5 to
 50, epsilon .5 to 3; within 3 points, or no interval is stated, at n 1,000 or epsilon .2; the median width is at most
 1.15 of that without privacy at n 10,000, d 10, epsilon 1. (n 3,000, d 50, epsilon .5 belongs to the first; it was moved
-to the edge when it was seen that no interval can be stated there.) Records go through the library's own path (declared
+to the edge when it was seen that no interval can be right there.) Records go through the library's own path (declared
 columns, encoding, releases, posterior); only the ledger is left out, because nobody is in these tables.
 """
 
@@ -193,13 +193,13 @@ def percent(held: Sequence[float]) -> str:
     return "none" if np.isnan(held[0]) else " / ".join(f"{100 * share:.1f}" for share in held)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--sets", type=int, default=500)
     options.add_argument("--only", choices=FAMILIES)
     options.add_argument("--keep", type=Path, default=Path("build/coverage.jsonl"))
     options.add_argument("--show", action="store_true", help="write the page from what is kept, and measure nothing")
-    given = options.parse_args()
+    given = options.parse_args(arguments)
     lines = []
     for line in measure(given.sets, given.only, Kept(given.keep), show=given.show):
         print(row_of(line), flush=True)

@@ -7,11 +7,13 @@ covariates are the same in all rows of a person. A row by itself has the family'
 """
 
 import argparse
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.stats import norm, poisson
 
-from benchmarks.coverage import LEVELS, marks, percent, shares
+from benchmarks.coverage import DOCUMENT, LEVELS, marks, percent, shares
+from benchmarks.document import versions, write_section
 from tacit.regression import RegressionProblem, regress_in_memory
 from tacit.regression.families import FamilyName
 from tacit.tables import Flag, Number, Schema, Table
@@ -55,15 +57,16 @@ def held(family: FamilyName, people: int, columns: int, epsilon: float, seed: in
     return [marks(said.coefficients(level), truth) for level in LEVELS]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     reader = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     reader.add_argument("--sets", type=int, default=300)
     reader.add_argument("--only", choices=OUTCOMES)
-    given = reader.parse_args()
-    print(
-        "| family | people | d | epsilon | tables | all | columns of people | columns of rows | intercepts | stated |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    given = reader.parse_args(arguments)
+    lines = [
+        "| family | people | d | epsilon | tables | 50 / 90 / 95 % intervals held (%) | of columns of people "
+        "| of columns of rows | of intercepts | stated |",
+        "|" + 10 * "---|",
+    ]
     for family, people, columns, epsilon in CELLS:
         if given.only in (None, family):
             found = [held(family, people, columns, epsilon, seed) for seed in range(given.sets)]
@@ -72,7 +75,10 @@ def main() -> None:
             cells = [[shares([one[level][part] for one in found]) for level in range(3)] for part in parts]
             said = [percent([share for share, _ in cell]) for cell in cells]
             words = (family, f"{people:,}", columns, f"{epsilon:g}", given.sets, *said, f"{cells[0][0][1]:.1%}")
-            print(f"| {' | '.join(map(str, words))} |", flush=True)
+            lines.append(f"| {' | '.join(map(str, words))} |")
+            print(lines[-1], flush=True)
+    if given.only is None:
+        write_section(DOCUMENT, "people", f"delta 1e-5. {versions('numpy')}.\n\n" + "\n".join(lines))
 
 
 if __name__ == "__main__":

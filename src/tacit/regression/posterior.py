@@ -17,11 +17,11 @@ from scipy.special import ndtri
 
 from tacit.regression.newton.curvature import Curvature
 from tacit.regression.newton.fit import Released
+from tacit.regression.newton.flat import MOST_NOISE
 from tacit.types import Floats
 
 DRAWS = 1 << 14
 CHANGES = 1 << 7  # of the curvature; a power of two, as the draws are, divides them evenly
-MOST_NOISE = 0.33  # of the released curvature along one effect
 MOST_DOUBT = 0.6  # of the curvature in its least certain direction: beyond it intervals are not stated
 
 
@@ -53,7 +53,8 @@ class Posterior:
         nobody has.
         """
         whole = np.einsum("ij,jk,ik->i", effects, self.inverse, effects)
-        share = ((effects @ self.unclear) ** 2).sum(1) / np.maximum(whole, 1e-300)
+        unclear = np.maximum(((effects @ self.unclear) ** 2).sum(1), self.curvature.flat_variance(effects))
+        share = unclear / np.maximum(whole, 1e-300)
         return np.where(self.curvature.relative_noise(effects @ self.inverse) > MOST_NOISE, 1.0, share)
 
 

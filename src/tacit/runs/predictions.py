@@ -11,7 +11,7 @@ from tacit.errors import InputError
 from tacit.posteriors import Posterior, Prediction, RegressionPrediction, load_posterior, predict
 from tacit.runs.facts import Spread
 from tacit.runs.folder import RunFolder
-from tacit.runs.models import build_model, likelihood_of, spread_likelihood
+from tacit.runs.models import likelihood_of, reading_model, spread_likelihood
 from tacit.runs.problem import Problem
 from tacit.tables import Flag, Table, encode_inputs, target_scale
 from tacit.tables.encoding import Floats
@@ -50,7 +50,7 @@ class Predictor:
         )
 
     def _predict(self, inputs: Floats, likelihood: Any) -> Prediction | RegressionPrediction:
-        model = build_model(self.problem)
+        model = reading_model(self.problem)
         found: Prediction | RegressionPrediction = predict(
             model, self.posterior, torch.from_numpy(inputs), likelihood=likelihood, levels=LEVELS
         )

@@ -11,13 +11,15 @@ of correlations, with the noise s_ij of each entry known, the exact matrix is de
   so that single large entries are kept and noise around 0 goes
 
 The posterior of each entry is then a mixture of normals, from which :meth:`Curvature.changes` draws.
+What shrinkage cannot see, a sum of many columns that hardly varies, is looked for apart (flat.py).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tacit.regression.newton.flat import Flat, flat_in
 from tacit.regression.newton.sums import NoisyMatrix
 from tacit.types import Floats
 
@@ -36,6 +38,7 @@ class Curvature:
         weights, shifts, stddevs: of the normals that each entry above the diagonal may come from, [entries, normals],
             as differences from ``mean`` on the scale of correlations.
         released: the noisy matrix itself.
+        flat: directions that are not known to have any curvature; ``mean`` has little there.
     """
 
     mean: Floats
@@ -44,13 +47,29 @@ class Curvature:
     shifts: Floats
     stddevs: Floats
     released: NoisyMatrix
+    flat: tuple[Flat, ...] = ()
+
+    def flattened(self, released: Sequence[NoisyMatrix]) -> "Curvature":
+        """With no more curvature along flat directions than all these matrices show."""
+        mean, found = self.mean, flat_in(released)
+        for one in found:
+            steep = mean @ one.direction
+            now = float(one.direction @ steep)
+            mean = mean - max(0.0, 1 - one.value / now) * np.outer(steep, steep) / now  # a'Ha becomes one.value
+        return replace(self, mean=mean, flat=found)
+
+    def flat_variance(self, effects: Floats) -> Floats:
+        """How much of the variance of each effect a'theta may lie in a flat direction, whose entries are noisy."""
+        length = np.linalg.norm(effects / self.scale, axis=1)
+        parts = [(np.abs(effects @ one.direction) + one.noise * length) ** 2 / one.value for one in self.flat]
+        return np.asarray(np.max([np.zeros(len(effects)), *parts], axis=0))
 
     def relative_noise(self, directions: Floats) -> Floats:
         """The noise of v'Hv over its released value, for each row v: no shrinkage can make up for a large one."""
         seen = np.einsum("ki,ij,kj->k", directions, self.released.value, directions)
         fourth, square = (directions**4).sum(1), (directions**2).sum(1)
         noise = np.sqrt(self.released.on**2 * fourth + 2 * self.released.off**2 * (square**2 - fourth))
-        return np.asarray(noise / np.maximum(seen, 1e-300))
+        return np.asarray(noise / np.maximum(seen, 1e-9 * noise))
 
     def changes(self, chance: np.random.Generator, count: int) -> Iterator[Floats]:
         """Draws of (exact matrix - mean)."""

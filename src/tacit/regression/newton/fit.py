@@ -64,6 +64,7 @@ class _Search:
     family: Family
     correction: Floats
     past: list[tuple[Floats, Floats, float, Family]] = field(default_factory=list)
+    matrices: list[NoisyMatrix] = field(default_factory=list)
 
     def curvature(self, theta: Floats) -> Floats:
         return self.table.curvature(theta) + self.correction
@@ -80,6 +81,7 @@ class _Search:
     def correct(self, theta: Floats) -> None:
         """Learn how the exact curvature at theta differs from that of the synthetic table."""
         released = self.sums.curvature("curvature 1", self.family, theta)
+        self.matrices.append(released)
         self.correction = posterior_of(released, self.curvature(theta)).mean - self.table.curvature(theta)
 
     def moved(self, step: str, theta: Floats) -> Floats:
@@ -188,13 +190,17 @@ def release_statistics(sums: PrivateSums, family: Family) -> Released:
         family, first = replace(family, exposure=exposure), replace(first, exposure=exposure)
     table = synthetic_table(gram, first)
     search = _Search(sums, replace(table, family=family), offset, family, np.zeros((len(offset.value),) * 2))
+    search.matrices.append(gram)
     theta = table.solve(table.offset() - offset.value, search.first_ridge)
     for step in map(str, range(1, STEPS + 1)):
         if isinstance(family, Clipped) and step != "3":
             search.clip_residuals(step, theta)
         theta = search.moved(step, theta)
     search.take_score("last", theta)
-    known = posterior_of(sums.curvature("curvature last", search.family, theta), search.curvature(theta))
+    released = sums.curvature("curvature last", search.family, theta)
+    known = posterior_of(released, search.curvature(theta))
+    if family.outputs == 1 and len(theta) > 2:  # else the matrices differ in kind, or have no sum of columns
+        known = known.flattened([*search.matrices, released])
     scores = _scores(search, theta, known)
     where, score = search.average(theta)
     return Released(where, score.value, score.stddev, known, scores, search.family, at_bounds)
