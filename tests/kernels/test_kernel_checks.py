@@ -53,7 +53,9 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         products.KERNEL, "outer_sum.c", "tile_of_doubles(x, g, p->depth,", "tile_of_doubles(x, g, p->depth - 1,"),
     "products summed across records in float": (
         products.KERNEL, "outer_sum.c", "to[c] += factor * (double)sum[c]", "to[c] = (float)(to[c] + factor * sum[c])"),
-    "products look at records of factor 0": (products.KERNEL, "outer_sum.c", "factors[record] == 0.0", "0"),
+    "products look at records of factor 0": (products.KERNEL, "outer_sum.c", "all->factors[*record] == 0.0", "0"),
+    "products end all records alike": (
+        products.KERNEL, "outer_sum.c", "all->ends ? all->ends[record] :", "0 ? all->ends[record] :"),
     "rows summed in float": (
         rows.WEIGHTED, "rows.c", "to[i] += factor * (double)row[i]", "to[i] = (float)(to[i] + factor * row[i])"),
     "weighted rows look at factor 0": (rows.WEIGHTED, "rows.c", "if (factors[r] == 0.0) continue;", ""),

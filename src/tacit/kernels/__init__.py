@@ -24,6 +24,7 @@ __all__ = [
     "outer_sum",
     "row_squares",
     "status",
+    "uneven_outer_sum",
     "weighted_rows",
 ]
 
@@ -38,6 +39,7 @@ _HOME = {
     "max_pool": "pooling",
     "outer_sum": "products",
     "row_squares": "rows",
+    "uneven_outer_sum": "products",
     "weighted_rows": "rows",
 }
 
@@ -49,7 +51,7 @@ if TYPE_CHECKING:  # the same names for type checkers
     from tacit.kernels.group_norm import group_norm_rows
     from tacit.kernels.noise import add_noise
     from tacit.kernels.pooling import max_pool
-    from tacit.kernels.products import outer_sum
+    from tacit.kernels.products import outer_sum, uneven_outer_sum
     from tacit.kernels.rows import row_squares, weighted_rows
 
 
