@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tacit.gradients.layers.linear import outer_products, shifts
+from tacit.gradients.layers.whole_rows import applied
 from tacit.gradients.record_gradients import RecordGradients
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _run_direction(
     run.multiplies(*of_input.shape, *of_hidden.shape)
     turned = projected.flip(0) if backwards else projected
     if cell.step is _lstm and onward is None:
-        outputs, memory = _apply(_WholeLSTM, turned, *state, of_hidden.detach(), bias_hidden)
+        outputs, memory = applied(_WholeLSTM, turned, *state, of_hidden.detach(), bias_hidden)
         before, notes = torch.cat([state[0][None], outputs[:-1]]), None
         end: State = (outputs[-1], memory)
     else:
@@ -170,13 +171,6 @@ def _step_by_step(
             run.keep(state[0], (raw,), (onward,), partial(_onward_form, run.records, raw))
         states.append(state)
     return states
-
-
-def _apply(function: Any, *args: Any) -> Any:
-    """Of tensors of all rows: vmap has no part in it, though it is at work around this."""
-    functorch: Any = torch._functorch.autograd_function
-    with functorch.enable_single_level_autograd_function():
-        return super(torch.autograd.Function, function).apply(*args)
 
 
 def _onward_form(records: int, x: Tensor, g: Tensor) -> Sequence[RecordGradients | None]:
