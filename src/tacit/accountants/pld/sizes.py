@@ -2,7 +2,7 @@
 
 from functools import cache
 
-_ODD = sorted(3**a * 5**b for a in range(30) for b in range(20))
+_ODD: list[int] = sorted(3**a * 5**b for a in range(30) for b in range(20))
 
 
 @cache
