@@ -3,7 +3,8 @@
     TACIT_DATA=... python benchmarks/commands.py --rounds 7
     python benchmarks/commands.py --rows 1000000      # tacit train on a made table of 50 columns: time and memory
 
-Every round starts each pair once, one after the other, so that what slows the machine slows both sides.
+Every round starts each pair once, one after the other, so that what slows the machine slows both sides. A first round
+is not counted: in it Python compiles what an installation by pip has compiled.
 """
 
 import argparse
@@ -27,8 +28,9 @@ TACIT = [sys.executable, "-m", "tacit"]
 
 def cost(command: list[str]) -> float:
     """Seconds of processor time, of the process and its children."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=environment | {"OMP_NUM_THREADS": "1"})
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -55,11 +57,12 @@ def _names() -> list[str]:
 
 def measure(name: str, command: list[str], imports: str, rounds: int, run: Path | None = None) -> None:
     ours, theirs = [], []
-    for _ in range(rounds):
+    for _ in range(1 + rounds):
         theirs.append(cost([sys.executable, "-c", imports]))
         if run is not None:
             shutil.rmtree(run, ignore_errors=True)
         ours.append(cost(command))
+    ours, theirs = ours[1:], theirs[1:]
     ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
     beyond = statistics.median(one - other for one, other in zip(ours, theirs, strict=True))

@@ -3,7 +3,7 @@
     python benchmarks/families.py --threads 2 --rounds 15 --write docs/benchmarks.md
 
 Both loops and the timing are those of step.py: samples of random size, ledger on disk, torch.optim.SGD, rounds that
-interleave. A sample is filled up to whole eights of rows, which is part of what is timed.
+interleave.
 """
 
 import argparse

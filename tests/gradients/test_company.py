@@ -36,6 +36,20 @@ class Then(nn.Module):
         return self.function(self.layer(x), self.power)
 
 
+class Experts(nn.Module):
+    """Each position goes to the expert of its largest feature."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.weights = nn.Linear(8, 8), nn.Parameter(torch.randn(3, 8, 20))
+
+    def forward(self, x):
+        z = torch.tanh(self.first(x)).flatten(0, 1)
+        order = z[:, :3].argmax(1).sort()
+        ends = torch.histc(order.values.float(), 3, 0, 2).cumsum(0).to(torch.int32)
+        return nn.functional.grouped_mm(z[order.indices], self.weights, offs=ends)[None]
+
+
 MODELS = {
     "special functions": (lambda: Then(3, lambda z, p: torch.special.expit(z) + torch.special.exp2(z)), (7,)),
     "powers of a parameter": (lambda: Then(11, lambda z, p: z.abs().add(0.1) ** p), (7,)),
@@ -54,6 +68,7 @@ MODELS = {
     "pointwise": (lambda: nn.Sequential(nn.Conv2d(8, 16, 1), nn.ReLU(), nn.Conv2d(16, 4, 1, stride=2)), (8, 5, 5)),
     "attention": (lambda: nn.TransformerEncoderLayer(6, 2, 10, dropout=0.1, batch_first=True), (5, 6)),
     "lstm": (lambda: Recurrent(nn.LSTM(5, 7, batch_first=True)), (6, 5)),
+    "experts": (Experts, (13, 8)),
     "gru": (lambda: Recurrent(nn.GRU(9, 11, 2, batch_first=True)), (7, 9)),
 }  # fmt: skip
 SAMPLES = ([5], [5, 7], [*range(6, 40), 5], range(70), range(1, 70), range(48), range(1, 49), range(17), range(3, 34))

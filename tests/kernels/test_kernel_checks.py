@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit import kernels
-from tacit.kernels import checks, convolution, gram, group_norm, noise, pooling, products, rows
+from tacit.kernels import checks, convolution, gram, group_norm, lstm, noise, pooling, products, rows
 from tacit.kernels.library import _FLAGS, _SOURCES, _THREADS
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no compiler")
@@ -42,6 +42,13 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
     "the last pair of positions is left out": (gram.KERNEL, "gram.c", "s + j < positions; j++)", "s + j < t; j++)"),
     "group norm's scale 1e-3 off": (
         group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
+    "an LSTM's gate is right near 0 only": (
+        lstm.KERNEL, "lstm.c", "p * z * x + x, far)", "p * z * x + x, p * z * x + x)"),
+    "an LSTM forgets what it should keep": (lstm.KERNEL, "lstm.c", "forget * (1.0f - forget)", "forget * forget"),
+    "an LSTM's rows that do not fill a tile take the first": (
+        lstm.KERNEL, "lstm.c", "least(r, rows - 1) * from_row", "(r < rows - 1 ? r : 0) * from_row"),
+    "an LSTM's last columns are left out": (
+        lstm.KERNEL, "lstm.c", "c + v * LANES < width; v++", "c + (v + 1) * LANES <= width; v++"),
     "max pooling ignores NaN": (pooling.KERNEL, "max_pool.c", "(x > most) | (x != x)", "(x > most)"),
     "a product's last position is dropped": (
         products.KERNEL, "outer_sum.c", "tile_of_floats(x, g, stretch->length,",
@@ -53,7 +60,9 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         products.KERNEL, "outer_sum.c", "tile_of_doubles(x, g, p->depth,", "tile_of_doubles(x, g, p->depth - 1,"),
     "products summed across records in float": (
         products.KERNEL, "outer_sum.c", "to[c] += factor * (double)sum[c]", "to[c] = (float)(to[c] + factor * sum[c])"),
-    "products look at records of factor 0": (products.KERNEL, "outer_sum.c", "factors[record] == 0.0", "0"),
+    "products look at records of factor 0": (products.KERNEL, "outer_sum.c", "all->factors[*record] == 0.0", "0"),
+    "products end all records alike": (
+        products.KERNEL, "outer_sum.c", "all->ends ? all->ends[record] :", "0 ? all->ends[record] :"),
     "rows summed in float": (
         rows.WEIGHTED, "rows.c", "to[i] += factor * (double)row[i]", "to[i] = (float)(to[i] + factor * row[i])"),
     "weighted rows look at factor 0": (rows.WEIGHTED, "rows.c", "if (factors[r] == 0.0) continue;", ""),
@@ -88,7 +97,7 @@ def linked(objects, folder, changed=None, text=""):
 
 def test_the_same_sources_without_a_bug_agree(objects, tmp_path):
     loaded = linked(objects, tmp_path)
-    assert len(KERNELS) == 8
+    assert len(KERNELS) == 9
     for kernel in KERNELS.values():
         assert kernel.checked(loaded) is not None, kernel.name
 
@@ -149,4 +158,8 @@ def test_without_a_library_every_function_answers_nothing(monkeypatch):
     assert kernels.convolution_rows(image, image, (3, 3, 1, 1), (1, 1), ((0, 0), (0, 0))) is None
     assert kernels.group_norm_rows(image, image, 3, 1e-5) is None
     assert kernels.max_pool(image, [2]) is None
+    assert (
+        kernels.lstm_forward(torch.ones(2, 1, 12), torch.ones(2, 2, 3), torch.ones(2, 2, 3), torch.ones(12, 3)) is False
+    )
+    assert kernels.lstm_backward(torch.ones(2, 1, 12), x[:, None], torch.ones(12, 3), x[:, None], x) is None
     assert kernels.add_noise(bytes(32), bytes(16), [x], [1.0], 1.0, [x]) is False

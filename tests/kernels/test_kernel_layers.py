@@ -141,3 +141,41 @@ def test_a_pytorch_that_finds_other_places_leaves_the_kernel_out(monkeypatch):
     assert pooling.KERNEL.checked(kernels.library()) is not None
     monkeypatch.setattr(pooling, "_pool", last_of_equal)
     assert pooling.KERNEL.checked(kernels.library()) is None
+
+
+def lstm_steps(projected, weight, g):
+    rows, steps, size = g.shape
+    gates, states = projected.clone(), torch.zeros(2, rows, steps + 1, size)
+    assert kernels.lstm_forward(gates, *states, weight)
+    return states[0, :, 1:], *kernels.lstm_backward(gates, states[1], weight, g, torch.zeros(rows, size))
+
+
+@pytest.mark.parametrize(("rows", "steps", "size"), [(1, 3, 7), (20, 9, 40), (64, 5, 128)])
+def test_the_steps_of_an_lstm(rows, steps, size):
+    torch.manual_seed(0)
+    layer, x, g = (
+        torch.nn.LSTM(4 * size, size, batch_first=True),
+        torch.randn(rows, steps, 4 * size),
+        torch.randn(rows, steps, size),
+    )
+    with torch.no_grad():
+        layer.weight_ih_l0.copy_(torch.eye(4 * size))
+        layer.bias_ih_l0.zero_()
+        layer.bias_hh_l0.zero_()
+    wanted = layer(x.requires_grad_())[0]
+    (backwards,) = torch.autograd.grad(wanted, x, g)
+    found = lstm_steps(x.detach(), layer.weight_hh_l0.detach(), g)
+    torch.testing.assert_close(found[0], wanted.detach(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(found[1], backwards, rtol=1e-5, atol=1e-6)
+
+
+def test_neither_the_other_rows_nor_threads_change_a_bit_of_an_lstm():
+    projected, weight, g = torch.randn(37, 4, 140), torch.randn(140, 35), torch.randn(37, 4, 35)
+    before, wanted = torch.get_num_threads(), lstm_steps(projected, weight, g)
+    try:
+        for threads, some in ((1, slice(3, 20)), (2, slice(36, 37)), (3, slice(0, 37))):
+            torch.set_num_threads(threads)
+            found = lstm_steps(projected[some], weight, g[some])
+            assert all(torch.equal(one, other[some]) for one, other in zip(found, wanted, strict=True))
+    finally:
+        torch.set_num_threads(before)

@@ -68,6 +68,30 @@ def test_one_record_does_not_change_the_rounding_of_the_others(positions):
     torch.testing.assert_close(change, rows[20].double(), rtol=1e-14, atol=0)
 
 
+@pytest.mark.parametrize("positions", [40, 200, 300, 700])
+def test_a_record_is_rounded_alike_wherever_it_lies(positions):
+    """Cut where another record left room, each of the others would be rounded anew when that one is taken away."""
+    x, g, factors = torch.rand(9, positions, 9), torch.rand(9, positions, 6), torch.ones(9).double()
+    change = kernels.outer_sum(x, g, factors) - kernels.outer_sum(x[1:], g[1:], factors[1:])
+    torch.testing.assert_close(change, kernels.outer_sum(x[:1], g[:1], factors[:1]), rtol=1e-12, atol=0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    lengths=st.lists(st.sampled_from([0, 1, 3, 8, 30, 255, 257, 600]), min_size=1, max_size=9),
+    usual=st.sampled_from([1, 8, 9, 64]),
+    seed=st.integers(0, 99),
+)
+def test_outer_sums_of_records_that_differ_in_positions(lengths, usual, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x, g = (torch.randn(sum(lengths) + 5, size, generator=generator) for size in (21, 13))
+    factors = torch.rand(len(lengths), generator=generator).double() * torch.tensor([1.0, 0.0, 2.0] * 3)[: len(lengths)]
+    found = kernels.uneven_outer_sum(x, g, torch.tensor(lengths).cumsum(0), usual, factors)
+    parts = zip(x.split([*lengths, 5]), g.split([*lengths, 5]), factors, strict=False)
+    wanted = sum(outer_sum_in_float64(one[None], other[None], factor[None]) for one, other, factor in parts)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.parametrize("positions", [1, 5, 40])
 def test_records_of_factor_0_are_not_looked_at(positions):
     x, g, factors = torch.randn(6, positions, 5), torch.randn(6, positions, 4), torch.rand(6).double()

@@ -20,10 +20,13 @@ __all__ = [
     "gram_squares",
     "group_norm_rows",
     "library",
+    "lstm_backward",
+    "lstm_forward",
     "max_pool",
     "outer_sum",
     "row_squares",
     "status",
+    "uneven_outer_sum",
     "weighted_rows",
 ]
 
@@ -35,9 +38,12 @@ _HOME = {
     "GRAM_ROUNDINGS": "gram",
     "gram_squares": "gram",
     "group_norm_rows": "group_norm",
+    "lstm_backward": "lstm",
+    "lstm_forward": "lstm",
     "max_pool": "pooling",
     "outer_sum": "products",
     "row_squares": "rows",
+    "uneven_outer_sum": "products",
     "weighted_rows": "rows",
 }
 
@@ -47,9 +53,10 @@ if TYPE_CHECKING:  # the same names for type checkers
     from tacit.kernels.dense import dense_rows
     from tacit.kernels.gram import GRAM_ROUNDINGS, gram_squares
     from tacit.kernels.group_norm import group_norm_rows
+    from tacit.kernels.lstm import lstm_backward, lstm_forward
     from tacit.kernels.noise import add_noise
     from tacit.kernels.pooling import max_pool
-    from tacit.kernels.products import outer_sum
+    from tacit.kernels.products import outer_sum, uneven_outer_sum
     from tacit.kernels.rows import row_squares, weighted_rows
 
 

@@ -190,18 +190,31 @@ ADD_PARTS(add_by_floats, float, FLOATS, copy_floats, tile_by_floats)
 
 /* ---- which lines ---- */
 
-/* The next runs, of DEPTH lines at most, from position `*at` of all records on; records of factor 0 are left out. */
-static long next_runs(const double *factors, long records, long positions, long *at, Run *runs, long *depth) {
+typedef struct { /* the records: which count for how much, and where in x and g the lines of each end */
+    const double *factors;
+    const long *ends; /* or none, where all have as many */
+    long count, positions;
+} Records;
+
+static long end_of(const Records *all, long record) {
+    return all->ends ? all->ends[record] : (record + 1) * all->positions;
+}
+
+/* The next runs, of DEPTH lines at most, from line `*at` of record `*record` on; records of factor 0 are left out.
+   What is added up in single precision is cut where the record says, not where others left room: that would round it
+   by its place. */
+static long next_runs(const Records *all, long *record, long *at, Run *runs, long *depth) {
     long count = 0;
-    for (*depth = 0; *at < records * positions && *depth < DEPTH;) {
-        long record = *at / positions, left = positions - *at % positions;
-        if (factors[record] == 0.0) {
-            *at += left;
+    for (*depth = 0; *record < all->count && *depth < DEPTH;) {
+        long end = end_of(all, *record), begin = *record ? end_of(all, *record - 1) : 0;
+        if (*at == end || all->factors[*record] == 0.0) {
+            *at = end, ++*record;
             continue;
         }
-        long length = left < DEPTH - *depth ? left : DEPTH - *depth;
-        if (length < left && length < DEPTH / 2 && positions > FEW_POSITIONS) break; /* no short runs: they cost */
-        runs[count++] = (Run){*at, length, factors[record]};
+        long length = least(end - *at, DEPTH - (*at - begin) % DEPTH), room = DEPTH - *depth;
+        if (length > room && all->positions > FEW_POSITIONS) break;
+        length = least(length, room);
+        runs[count++] = (Run){*at, length, all->factors[*record]};
         *at += length, *depth += length;
     }
     return count;
@@ -224,35 +237,36 @@ typedef struct {
 } Plan;
 
 /* The parts that the copies have room for; returns how many. */
-static long next_parts(const double *factors, long records, long positions, long several, long *at, long most,
-                       Plan *plan) {
+static long next_parts(const Records *all, long several, long *record, long *at, long most, Plan *plan) {
     long count = 0;
     for (long before = 0; count < most; count++) {
         Part *p = plan->parts + count;
         p->runs = plan->runs[count], p->before = before;
-        p->count = next_runs(factors, records, positions, at, plan->runs[count], &p->depth);
+        p->count = next_runs(all, record, at, plan->runs[count], &p->depth);
         if (p->count == 0) break;
         p->stretches = plan->stretches[count];
         p->parts = stretches_of(p->runs, p->count, p->depth, several, plan->stretches[count]);
-        p->scaled = positions <= FEW_POSITIONS;
+        p->scaled = all->positions <= FEW_POSITIONS;
         before += (p->depth + 15) / 16 * 16; /* so that every part starts a cache line */
     }
     return count;
 }
 
-/* to [out, in]; 0, or 1 where memory is short. `several`: records of one position that share a stretch, or 1. */
-int tacit_outer_sum(const float *x, const float *g, const double *factors, long records, long positions, long in,
-                    long out, long several, double *to, int threads) {
-    if (positions > 1) several = 1;
+/* to [out, in]; 0, or 1 where memory is short. `several`: records of one position that share a stretch, or 1.
+   Where `ends` is given, records have different numbers of positions, of which `positions` are what is usual. */
+int tacit_outer_sum(const float *x, const float *g, const double *factors, const long *ends, long records,
+                    long positions, long in, long out, long several, double *to, int threads) {
+    const Records all = {factors, ends, records, positions};
+    if (positions > 1 || ends) several = 1;
     const int doubles = positions <= FEW_POSITIONS && several <= 1;
     const long size = doubles ? sizeof(double) : sizeof(float);
     const long line = size * (least(in, MOST) + FLOATS + least(out, MOST) + OUTS), fit = ROOM / (DEPTH * line);
-    const long most = fit < 1 ? 1 : least(fit, PARTS), lines = least(most * DEPTH, records * positions + 16 * most);
+    const long most = fit < 1 ? 1 : least(fit, PARTS), lines = least(most * DEPTH, end_of(&all, records - 1) + 16 * most);
     void *room = aligned_alloc(64, (size_t)(line * lines / 64 + 1) * 64);
     Plan *plan = malloc(sizeof *plan);
     long count, first = 1;
-    for (long at = 0; room && plan; first = 0) {
-        count = next_parts(factors, records, positions, several, &at, most, plan);
+    for (long at = 0, record = 0; room && plan; first = 0) {
+        count = next_parts(&all, several, &record, &at, most, plan);
         if (count == 0) break;
         for (long i = 0; i < out; i += MOST)
             for (long j = 0; j < in; j += MOST) {

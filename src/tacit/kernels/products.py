@@ -36,16 +36,33 @@ def outer_sum(x: Tensor, g: Tensor, factors: Tensor, several: int = 1) -> Tensor
     return _run(call, x.contiguous(), g.contiguous(), factors.contiguous(), threads, several)
 
 
+def uneven_outer_sum(x: Tensor, g: Tensor, ends: Tensor, usual: int, factors: Tensor) -> Tensor | None:
+    """The same of records that differ in positions: x is [positions, in], and ``ends`` says where each record ends.
+
+    Up to ``usual`` = 8 all is added in float64: whoever gives it must not look at the records for it.
+    """
+    call = KERNEL.calls()
+    known = is_plain(x, g) and is_plain(factors, dtype=torch.float64) and is_plain(ends, dtype=torch.int64)
+    if call is None or not known or not len(ends):
+        return None
+    threads = threads_for(x.numel() * g.shape[1], _ENOUGH)
+    return _run(call, x.contiguous(), g.contiguous(), factors.contiguous(), threads, 1, ends.contiguous(), usual)
+
+
 def _suits(x: Tensor, g: Tensor, factors: Tensor) -> bool:
     shapes = x.dim() == g.dim() == 3 and x.shape[:2] == g.shape[:2] and factors.shape == x.shape[:1]
     return shapes and is_plain(x, g) and is_plain(factors, dtype=torch.float64)
 
 
-def _run(call: Call, x: Tensor, g: Tensor, factors: Tensor, threads: int, several: int = 1) -> Tensor | None:
-    (records, positions, width), out = x.shape, g.shape[2]
+def _run(
+    call: Call, x: Tensor, g: Tensor, factors: Tensor, threads: int, several: int = 1, ends: Tensor | None = None,
+    usual: int = 0,
+) -> Tensor | None:  # fmt: skip
+    width, out = x.shape[-1], g.shape[-1]
     total = empty((out, width), torch.float64, x.device)
-    pointers = x.data_ptr(), g.data_ptr(), factors.data_ptr()
-    short = call(*pointers, records, positions, width, out, several, total.data_ptr(), threads)
+    where, positions = (None, x.shape[1]) if ends is None else (ends.data_ptr(), usual)
+    pointers = x.data_ptr(), g.data_ptr(), factors.data_ptr(), where
+    short = call(*pointers, len(factors), positions, width, out, several, total.data_ptr(), threads)
     return None if short else total
 
 
@@ -82,7 +99,8 @@ def _agrees(call: Call) -> bool:
         found = _run(call, x, g, factors, threads)
         if found is None or not close(found, wanted, size, 1e-13):
             return False
-    return _leaves_out(call) and _rounds_within_records(call) and _rounds_within_stretches(call)
+    checks = _leaves_out, _rounds_within_records, _rounds_within_stretches, _tells_uneven_apart
+    return all(check(call) for check in checks)
 
 
 def _leaves_out(call: Call) -> bool:
@@ -121,6 +139,16 @@ def _rounds_within_stretches(call: Call) -> bool:
     return True
 
 
+def _tells_uneven_apart(call: Call) -> bool:
+    """Records of other numbers of positions, one of none and one longer than a run, by both ways of adding."""
+    lengths = torch.tensor([3, 0, 270, 1, 9], device="cpu")
+    x, g, factors = integers(283, 5, seed=6), integers(283, 7, seed=7), numbers(5, seed=8).double().abs_() + 0.1 / 3
+    factors[3] = 0.0
+    wanted, size = _reference(x[:, None], g[:, None], factors.repeat_interleave(lengths))
+    found = [_run(call, x, g, factors, 1, 1, lengths.cumsum(0), usual) for usual in (1, 40)]
+    return all(one is not None and close(one, wanted, size, 1e-13) for one in found)
+
+
 def _reference(x: Tensor, g: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
     """The sum and the sum of sizes in float64, entry by entry: the threads of a product would take longer to start."""
     left, right = (g.double() * factors[:, None, None]).flatten(0, 1), x.double().flatten(0, 1)
@@ -130,6 +158,6 @@ def _reference(x: Tensor, g: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
 
 KERNEL = Kernel(
     "sums of products",
-    lambda loaded: function(loaded, "tacit_outer_sum", *[POINTER] * 3, *[LONG] * 5, POINTER, INT, result=INT),
+    lambda loaded: function(loaded, "tacit_outer_sum", *[POINTER] * 4, *[LONG] * 5, POINTER, INT, result=INT),
     _agrees,
 )

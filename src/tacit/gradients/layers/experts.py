@@ -1,88 +1,128 @@
 """Experts: every position goes through the matrix of its own expert (``grouped_mm``, as Hugging Face calls it).
 
-A row's positions come sorted by expert. Those of one row and one expert are laid out in tiles of eight positions,
-the last one filled up with zeros, and the tiles of one expert lie side by side: products over whole tiles do not depend
-on how many positions the other rows send to the same expert.
+A row's positions come sorted by expert. They are put into lines, by expert and within it by row, so that an expert
+takes one product of matrices; it is filled up to whole sixteens of lines, as libraries take other kernels for fewer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from tacit.buffers import empty
 from tacit.gradients.layers.linear import OuterProducts, full
+from tacit.gradients.layers.whole_rows import applied
 from tacit.gradients.record_gradients import RecordGradients
+from tacit.kernels import uneven_outer_sum
 
 if TYPE_CHECKING:
     from tacit.gradients.forward import ForwardPass
 
-_TILE = 8
+_FILL = 16
 
 
 @dataclass(slots=True)
 class ExpertProducts:
     """Gradients [experts, in, out]: for each expert, the sum of x_t g_t^T over those positions of a record that it got.
 
-    ``x`` and ``g`` are tiles [tiles, positions, features], by expert and within it by record; ``held`` says how many
-    tiles each expert has of each record.
+    ``x`` and ``g`` are lines [positions, features], by expert and within it by record; ``lines`` says how many each
+    expert has, and ``held`` [experts, records] how many of them are whose; the others only fill up.
     """
 
     x: Tensor
     g: Tensor
+    lines: list[int]
     held: Tensor
-
-    @property
-    def _owners(self) -> Tensor:
-        """The record of each stretch of tiles with one expert and one record."""
-        return torch.arange(self.held.shape[1], device=self.x.device).repeat(len(self.held))
+    usual: int
 
     def squared_norms(self) -> Tensor:
-        """Those of a record's experts added up; stretches of one length are measured together."""
-        held, owners = self.held.flatten(), self._owners
-        first = held.cumsum(0) - held
-        squares = torch.zeros(self.held.shape[1], dtype=torch.float64, device=self.x.device)
-        for length in torch.unique(held).tolist():
-            some = (held == length) & (held > 0)
-            tiles = first[some][:, None] + torch.arange(length, device=held.device)
-            if len(tiles):
-                x, g = (part[tiles].flatten(1, 2) for part in (self.x, self.g))
-                squares.index_add_(0, owners[some], OuterProducts(x, g).squared_norms())
-        return squares
+        """Those of a record's experts added up; parts of one length are measured together."""
+        held = self.held.flatten()
+        squares = torch.zeros(len(held), dtype=torch.float64, device=held.device)
+        first = self._first().flatten()
+        for length in torch.unique(held[held > 0]).tolist():
+            some = (held == length).nonzero()[:, 0]
+            lines = first[some][:, None] + torch.arange(length, device=held.device)
+            squares[some] = OuterProducts(self.x[lines], self.g[lines]).squared_norms()
+        return squares.view_as(self.held).sum(0)
+
+    def _first(self) -> Tensor:
+        """The first line of each expert and record."""
+        lines = torch.tensor(self.lines, device=self.held.device)
+        return (lines.cumsum(0) - lines)[:, None] + self.held.cumsum(1) - self.held
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
-        counts = self.held.sum(1).tolist()
-        parts = [self.x, self.g, factors[self._owners.repeat_interleave(self.held.flatten())]]
-        return torch.stack([_sum(*some) for some in zip(*(torch.split(part, counts) for part in parts), strict=True)])
+        return torch.stack([self._sum(*one, factors) for one in self._experts()]).mT
+
+    def _experts(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        return zip(torch.split(self.x, self.lines), torch.split(self.g, self.lines), self.held, strict=True)
+
+    def _sum(self, x: Tensor, g: Tensor, held: Tensor, factors: Tensor) -> Tensor:
+        """[out, in] of one expert: within a record in float32, over records in float64."""
+        total = uneven_outer_sum(x, g, held.cumsum(0), self.usual, factors)
+        if total is None:
+            total = torch.zeros(g.shape[1], x.shape[1], dtype=torch.float64, device=x.device)
+            parts = (torch.split(part[: int(held.sum())], held.tolist()) for part in (x, g))
+            for one, other, factor in zip(*parts, factors.tolist(), strict=True):
+                if factor > 0:  # 0 * inf is NaN
+                    total.add_(other.mT @ one, alpha=factor)
+        return total
 
     def materialise(self, start: int, stop: int) -> Tensor:
-        experts = torch.arange(len(self.held), device=self.x.device).repeat_interleave(self.held.sum(1))
-        owners = self._owners.repeat_interleave(self.held.flatten())
-        some = (owners >= start) & (owners < stop)
-        rows = self.x.new_zeros(stop - start, len(self.held), self.x.shape[2], self.g.shape[2])
-        where = (owners[some] - start, experts[some])
-        return rows.index_put_(where, self.x[some].mT @ self.g[some], accumulate=True)
+        rows = self.x.new_zeros(stop - start, len(self.held), self.x.shape[1], self.g.shape[1])
+        first, held = self._first().tolist(), self.held.tolist()
+        for record in range(start, stop):
+            for expert in range(len(held)):
+                part = slice(first[expert][record], first[expert][record] + held[expert][record])
+                rows[record - start, expert] = self.x[part].mT @ self.g[part]
+        return rows
 
 
-def _sum(x: Tensor, g: Tensor, factors: Tensor) -> Tensor:
-    if not len(x):
-        return torch.zeros(x.shape[2], g.shape[2], dtype=torch.float64, device=x.device)
-    return OuterProducts(x, g, transposed=True).weighted_sum(factors.contiguous())
+class _Moved(torch.autograd.Function):
+    """Positions in another order; each gradient goes back to where its position was."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, there: Tensor, back: Tensor) -> Tensor:
+        ctx.back = back
+        return _taken(x, there)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        return _taken(g, ctx.back), None, None
 
 
-def _form(records: int, tiles: Tensor, held: Tensor, g: Tensor) -> Sequence[RecordGradients | None]:
-    x, g = (part.view(-1, _TILE, part.shape[1]) for part in (full(tiles), full(g)))
-    return [ExpertProducts(x.to(g.dtype), g, held.view(len(held), records, -1).sum(2))]
+def _taken(x: Tensor, places: Tensor) -> Tensor:
+    return torch.index_select(x, 0, places, out=empty((len(places), x.shape[1]), x.dtype, x.device))
 
 
-def _times(tiles: Tensor, matrix: Tensor) -> Tensor:
-    """With sixteen positions at least: libraries take other kernels for fewer."""
-    if len(tiles) >= 2 * _TILE or not len(tiles):
-        return tiles @ matrix
-    return (functional.pad(tiles, (0, 0, 0, _TILE)) @ matrix)[:_TILE]
+class _Multiplied(torch.autograd.Function):
+    """The lines of each expert times its matrix."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrices: Tensor, lines: list[int]) -> Tensor:
+        ctx.matrices, ctx.lines = matrices.detach(), lines
+        return _times(x, matrices, lines)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        return _times(g, ctx.matrices.mT, ctx.lines) if ctx.needs_input_grad[0] else None, None, None
+
+
+def _times(x: Tensor, matrices: Tensor, lines: list[int]) -> Tensor:
+    out = empty((len(x), matrices.shape[2]), x.dtype, x.device)
+    for some, matrix, to in zip(torch.split(x, lines), matrices, torch.split(out, lines), strict=True):
+        torch.mm(some, matrix, out=to)
+    return out
+
+
+def _form(
+    records: int, x: Tensor, lines: list[int], held: Tensor, usual: int, g: Tensor
+) -> Sequence[RecordGradients | None]:
+    x, g = full(x), full(g)
+    return [ExpertProducts(x.to(g.dtype), g, lines, held.view(len(held), records, -1).sum(2), usual)]
 
 
 def grouped_mm(run: "ForwardPass", input: Tensor, weight: Tensor, offs: Tensor | None = None, **options: Any) -> Any:
@@ -97,19 +137,30 @@ def grouped_mm(run: "ForwardPass", input: Tensor, weight: Tensor, offs: Tensor |
     rows, positions = x.shape[:2]
     if bool((ends[:, -1] != positions).any()):
         return NotImplemented  # what lies behind the last expert is undefined
-    place = torch.arange(positions, device=x.device).expand(rows, -1).contiguous()
-    experts = torch.searchsorted(ends, place, right=True)
-    begins = torch.cat([torch.zeros_like(ends[:, :1]), ends[:, :-1]], 1)
-    held = (ends - begins + _TILE - 1).div(_TILE, rounding_mode="floor").mT  # tiles of each expert and row
-    first = (held.flatten().cumsum(0).view_as(held) - held).mT
-    slots = first.gather(1, experts) * _TILE + place - begins.gather(1, experts)
-    counts = (held.sum(1) * _TILE).tolist()
-    tiles = x.new_zeros(sum(counts), x.shape[2]).index_copy(0, slots.flatten(), x.flatten(0, 1))
-    matrices = run.twin(weight).unbind(0)  # type: ignore[union-attr]
-    out = torch.cat([_times(*pair) for pair in zip(torch.split(tiles, counts), matrices, strict=True)])
+    there, back, lines, held = _lay_out(ends, rows, positions)
+    moved = applied(_Moved, x.flatten(0, 1), there, back)
+    out = applied(_Multiplied, moved, run.twin(weight), lines)
     if run.is_trained(weight):
-        run.keep(out, (tiles,), (weight,), partial(_form, run.records, tiles, held))
-    return run.wrap(out[slots])
+        usual = positions * run.rows // (run.records * len(held))
+        run.keep(out, (moved,), (weight,), partial(_form, run.records, moved.detach(), lines, held, usual))
+    return run.wrap(applied(_Moved, out, back, there).view(rows, positions, -1))
+
+
+def _lay_out(ends: Tensor, rows: int, positions: int) -> tuple[Tensor, Tensor, list[int], Tensor]:
+    """Which position each line takes, the line of each position, and lines by expert, and by expert and row.
+
+    Lines that only fill up take a position that is there anyway; nobody looks at what becomes of it.
+    """
+    held = torch.diff(ends, prepend=torch.zeros_like(ends[:, :1])).mT
+    lines = (held.sum(1) + _FILL - 1).div(_FILL, rounding_mode="floor") * _FILL
+    first = (lines.cumsum(0) - lines)[:, None] + held.cumsum(1) - held
+    place = torch.arange(positions, device=ends.device).expand(rows, -1).contiguous()
+    expert = torch.searchsorted(ends, place, right=True)
+    back = ((first + held).mT - ends).gather(1, expert).add_(place).flatten()
+    counts = lines.tolist()
+    there = torch.zeros(sum(counts), dtype=torch.int64, device=ends.device)
+    there[back] = torch.arange(len(back), device=ends.device)
+    return there, back, counts, held
 
 
 GROUPED = (getattr(torch, "_grouped_mm", "torch._grouped_mm"), "transformers.grouped_mm_fallback")  # from torch 2.8 on

@@ -13,8 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tacit.buffers import empty
 from tacit.gradients.layers.linear import outer_products, shifts
+from tacit.gradients.layers.whole_rows import applied
 from tacit.gradients.record_gradients import RecordGradients
+from tacit.kernels import lstm_backward, lstm_forward
 
 if TYPE_CHECKING:
     from tacit.gradients.forward import ForwardPass
@@ -50,43 +53,58 @@ class _WholeLSTM(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, projected: Tensor, hidden: Tensor, memory: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """The hidden states after all steps, and the memory after the last."""
-        size = hidden.shape[1]
-        gates = projected.clone() if bias is None else projected + bias
-        memories, outputs = (hidden.new_empty(len(gates) + 1, *hidden.shape) for _ in range(2))
-        memories[0], outputs[0] = memory, hidden
-        parts = gates, memories[:-1], memories[1:], outputs[:-1], outputs[1:]
-        for gate, before, after, seen, said in zip(*(part.unbind(0) for part in parts), strict=True):
-            gate.addmm_(seen, weight.mT)
-            enter, forget, candidate, leave = gate.split(size, 1)
-            gate[:, : 2 * size].sigmoid_()
-            torch.addcmul(torch.mul(forget, before), enter, candidate.tanh_(), out=after)
-            torch.mul(leave.sigmoid_(), after.tanh(), out=said)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The hidden states after and before all steps, [rows, steps, size], and the memory after the last."""
+        gates = empty(projected.shape, projected.dtype, projected.device)
+        gates = gates.copy_(projected) if bias is None else torch.add(projected, bias, out=gates)
+        shape = len(hidden), projected.shape[1] + 1, hidden.shape[1]
+        memories, outputs = (empty(shape, hidden.dtype, hidden.device) for _ in range(2))
+        memories[:, 0], outputs[:, 0] = memory, hidden
+        if not lstm_forward(gates, outputs, memories, weight):
+            _forward_by_step(gates, outputs, memories, weight)
         ctx.save_for_backward(gates, memories, weight)
-        return outputs[1:], memories[-1].clone()
+        before = outputs[:, :-1].contiguous()
+        ctx.mark_non_differentiable(before)
+        return outputs[:, 1:], before, memories[:, -1].clone()
 
     @staticmethod
-    def backward(ctx: Any, g_outputs: Tensor, g_memory: Tensor) -> tuple[Tensor | None, ...]:
-        """From the last step to the first: ``back`` is the gradient of h, ``g_memory`` that of c."""
-        gates, memories, weight = ctx.saved_tensors
-        rows, size = memories.shape[1:]
-        enter, forget, candidate, leave = gates.split(size, 2)
-        seen = memories[1:].tanh()
-        through = leave * (1 - seen * seen)  # from h to c
-        slopes = [candidate * enter * (1 - enter), memories[:-1] * forget * (1 - forget)]
-        slopes += [enter * (1 - candidate * candidate), seen * leave * (1 - leave)]
-        found = torch.stack(slopes, 2)  # [steps, rows, gates, size]
-        back, g_memory = torch.zeros_like(memories[0]), g_memory.clone()
-        parts = found, through, forget, g_outputs
-        for g, onward, kept, g_said in zip(*(part.unbind(0)[::-1] for part in parts), strict=True):
-            back = back + g_said
-            g_memory.addcmul_(back, onward)
-            g[:, :3].mul_(g_memory[:, None])
-            g[:, 3].mul_(back)
-            g_memory.mul_(kept)
-            back = g.view(rows, -1) @ weight
-        return found.view(gates.shape), back, g_memory, None, None
+    def backward(ctx: Any, g_outputs: Tensor, _: Any, g_memory: Tensor) -> tuple[Tensor | None, ...]:
+        given = (*ctx.saved_tensors, g_outputs, g_memory)
+        found = lstm_backward(*given)
+        return *(_backward_by_step(*given) if found is None else found), None, None
+
+
+def _forward_by_step(gates: Tensor, outputs: Tensor, memories: Tensor, weight: Tensor) -> None:
+    size = outputs.shape[2]
+    parts = gates, memories[:, :-1], memories[:, 1:], outputs[:, :-1], outputs[:, 1:]
+    for gate, before, after, seen, said in zip(*(part.unbind(1) for part in parts), strict=True):
+        gate.addmm_(seen, weight.mT)
+        enter, forget, candidate, leave = gate.split(size, 1)
+        gate[:, : 2 * size].sigmoid_()
+        after.copy_(torch.addcmul(torch.mul(forget, before), enter, candidate.tanh_()))
+        said.copy_(torch.mul(leave.sigmoid_(), after.tanh()))
+
+
+def _backward_by_step(
+    gates: Tensor, memories: Tensor, weight: Tensor, g_outputs: Tensor, g_memory: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From the last step to the first: ``back`` is the gradient of h, ``g_memory`` that of c."""
+    enter, forget, candidate, leave = gates.chunk(4, 2)
+    seen = memories[:, 1:].tanh()
+    through = leave * (1 - seen * seen)  # from h to c
+    slopes = [candidate * enter * (1 - enter), memories[:, :-1] * forget * (1 - forget)]
+    slopes += [enter * (1 - candidate * candidate), seen * leave * (1 - leave)]
+    found = torch.stack(slopes, 2)  # [rows, steps, gates, size]
+    back, g_memory = torch.zeros_like(memories[:, 0]), g_memory.clone()
+    parts = found, through, forget, g_outputs
+    for g, onward, kept, g_said in zip(*(part.unbind(1)[::-1] for part in parts), strict=True):
+        back = back + g_said
+        g_memory.addcmul_(back, onward)
+        g[:, :3].mul_(g_memory[:, None])
+        g[:, 3].mul_(back)
+        g_memory.mul_(kept)
+        back = g.flatten(1) @ weight
+    return found.flatten(2), back, g_memory
 
 
 def _gru(projected: Tensor, recurrent: Tensor, state: State) -> State:
@@ -116,17 +134,17 @@ def _form(
     bias: bool,
     g: Tensor,
 ) -> Sequence[RecordGradients | None]:
-    """Of weight_ih, weight_hh, bias_ih, bias_hh, from [steps, rows, ...]."""
+    """Of weight_ih, weight_hh, bias_ih, bias_hh, from [rows, steps, ...]."""
     of_hidden = g if cell.recurrent_gradients is None or notes is None else cell.recurrent_gradients(g, notes)
-    x, hidden, g, of_hidden = (part.movedim(0, 1) for part in (x, hidden, g, of_hidden))
-    both = [shifts(records, g), shifts(records, of_hidden)] if bias else []
+    shift = shifts(records, g) if bias else None
+    both = [shift, shift if of_hidden is g or not bias else shifts(records, of_hidden)]
     return [outer_products(records, x, g), outer_products(records, hidden, of_hidden), *both]
 
 
 def _run_direction(
     run: "ForwardPass", cell: Cell, x: Tensor, state: State, weights: Sequence[Tensor], bias: bool, backwards: bool
 ) -> tuple[Tensor, State]:
-    """One layer in one direction over x [steps, rows, features]."""
+    """One layer in one direction over x [rows, steps, features]."""
     of_input, of_hidden = weights[:2]
     bias_hidden = weights[3].detach() if bias else None
     onward = weights[-1] if len(weights) in (3, 5) else None  # proj_size
@@ -134,18 +152,18 @@ def _run_direction(
     run.computes(of_hidden.shape[0])
     run.computes(of_hidden.shape[1])
     run.multiplies(*of_input.shape, *of_hidden.shape)
-    turned = projected.flip(0) if backwards else projected
+    turned = projected.flip(1) if backwards else projected
     if cell.step is _lstm and onward is None:
-        outputs, memory = _apply(_WholeLSTM, turned, *state, of_hidden.detach(), bias_hidden)
-        before, notes = torch.cat([state[0][None], outputs[:-1]]), None
-        end: State = (outputs[-1], memory)
+        outputs, before, memory = applied(_WholeLSTM, turned, *state, of_hidden.detach(), bias_hidden)
+        notes = None
+        end: State = (outputs[:, -1], memory)
     else:
         states = _step_by_step(run, cell, turned, state, of_hidden.detach(), bias_hidden, onward)
-        outputs, before = (torch.stack([one[0] for one in some]) for some in (states[1:], states[:-1]))
-        notes = torch.stack([one[-1] for one in states[1:]]).detach() if cell.recurrent_gradients else None
+        outputs, before = (torch.stack([one[0] for one in some], 1) for some in (states[1:], states[:-1]))
+        notes = torch.stack([one[-1] for one in states[1:]], 1).detach() if cell.recurrent_gradients else None
         end = states[-1][: cell.parts]
     if backwards:
-        outputs, before, notes = outputs.flip(0), before.flip(0), None if notes is None else notes.flip(0)
+        outputs, before, notes = outputs.flip(1), before.flip(1), None if notes is None else notes.flip(1)
     form = partial(_form, run.records, x, before.detach(), notes, cell, bias)
     run.keep(projected, (x,), tuple(weights[: 4 if bias else 2]), form)
     return outputs, end
@@ -162,7 +180,7 @@ def _step_by_step(
 ) -> list[State]:
     """The states before the first step and after each."""
     states = [state]
-    for step in projected.unbind(0):
+    for step in projected.unbind(1):
         state = cell.step(step, functional.linear(states[-1][0], of_hidden, bias), states[-1])
         if onward is not None:
             raw = state[0]
@@ -170,13 +188,6 @@ def _step_by_step(
             run.keep(state[0], (raw,), (onward,), partial(_onward_form, run.records, raw))
         states.append(state)
     return states
-
-
-def _apply(function: Any, *args: Any) -> Any:
-    """Of tensors of all rows: vmap has no part in it, though it is at work around this."""
-    functorch: Any = torch._functorch.autograd_function
-    with functorch.enable_single_level_autograd_function():
-        return super(torch.autograd.Function, function).apply(*args)
 
 
 def _onward_form(records: int, x: Tensor, g: Tensor) -> Sequence[RecordGradients | None]:
@@ -191,8 +202,7 @@ def _recurrent(cell: Cell) -> Callable[..., Any]:
             return NotImplemented
         bias, layers, dropout, training, bidirectional, batch_first = rest
         rows = run.rows_first(x)  # [rows, examples, steps, features] or [rows, steps, examples, features]
-        rows = rows.transpose(1, 2) if batch_first else rows
-        seen = rows.movedim(1, 0).flatten(1, 2)
+        seen = (rows if batch_first else rows.transpose(1, 2)).flatten(0, 1)
         begin = [run.rows_first(part).movedim(1, 0).flatten(1, 2) for part in _all_of(states)]
         directions = 2 if bidirectional else 1
         per = len(flat) // (layers * directions)
@@ -206,12 +216,12 @@ def _recurrent(cell: Cell) -> Callable[..., Any]:
                 last.append(end)
             seen = torch.cat(outputs, 2) if directions == 2 else outputs[0]
             if dropout and training and layer < layers - 1:
-                each = run.split(seen, 1).movedim(1, 0)
-                seen = run.dropped(each, dropout, tuple(each.shape[1:])).movedim(0, 1).flatten(1, 2)
-        result = run.split(seen, 1).movedim(1, 0)
+                each = seen.view(run.rows, -1, *seen.shape[1:])
+                seen = run.dropped(each, dropout, tuple(each.shape[1:])).flatten(0, 1)
+        result = seen.reshape(run.rows, -1, *seen.shape[1:])
         ends = [torch.stack([end[part] for end in last]) for part in range(cell.parts)]
         wrapped = [run.wrap(run.split(end, 1).movedim(1, 0)) for end in ends]
-        return run.wrap(result.transpose(1, 2) if batch_first else result), *wrapped
+        return run.wrap(result if batch_first else result.transpose(1, 2)), *wrapped
 
     return rule
 

@@ -17,6 +17,13 @@ _ENOUGH = 1 << 14  # entries below which PyTorch is done before the kernel is ca
 _pool: Any = torch.ops.aten.max_pool2d_with_indices.default
 
 
+def applied(function: Any, *args: Any) -> Any:
+    """An autograd.Function of tensors of all rows: vmap has no part in it, though it is at work around this."""
+    functorch: Any = torch._functorch.autograd_function
+    with functorch.enable_single_level_autograd_function():
+        return super(torch.autograd.Function, function).apply(*args)
+
+
 def cross_entropy(
     run: "ForwardPass",
     input: Tensor,

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import fft
+from numpy import fft
 
 from tacit.accountants.pld.contour.points import Points, points_for
 from tacit.accountants.pld.loss import step
+from tacit.accountants.pld.sizes import fast_size
 from tacit.accountants.pld.steps import UNIT
 from tacit.types import Complexes, Floats
 
@@ -61,7 +62,7 @@ def by_transforms(points: Points, spacing: float, low: int, high: int) -> tuple[
 
 def _row(points: Points, row: int, spacing: float, low: int, high: int) -> tuple[Complexes, Floats]:
     losses, moment = points.losses[row], points.weights[row].copy()
-    cells = fft.next_fast_len(4 * high, real=True)
+    cells = fast_size(4 * high)
     place = losses * (spacing * cells / (2 * math.pi))
     cell = np.rint(place)
     offset = place - cell

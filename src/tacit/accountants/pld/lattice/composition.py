@@ -13,9 +13,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import fft
+from numpy import fft
 
 from tacit.accountants.pld.lattice.laws import Law
+from tacit.accountants.pld.sizes import fast_size
 from tacit.accountants.pld.steps import UNIT
 from tacit.types import Complexes, Floats, Indices
 
@@ -265,7 +266,7 @@ class Tails:
             sizes = np.where(near, self._sizes(first, negligible), math.inf)
             least = max(float(sizes.min()), self.number)
             if least <= most:
-                size = fft.next_fast_len(math.ceil(least) + 1, real=True)
+                size = fast_size(math.ceil(least) + 1)
                 tilt = float(self.slopes[int(np.argmin(np.where(sizes <= size, cost, math.inf)))])
                 found.append(Circle(self.width, self.sign, tilt, size, start - first, int(min(points, size))))
         return min(found, key=lambda circle: circle.size, default=None)
