@@ -39,6 +39,9 @@ def test_outer_sums_of_any_shape(records, positions, width, out, seed):
     torch.testing.assert_close(
         found, wanted, rtol=1e-12 if positions == 1 else 1e-5, atol=1e-12 + 1e-4 * (positions > 1)
     )
+    single = kernels.outer_sum(x, g, factors, 24, single=True)
+    assert single.dtype == torch.float32
+    assert ((single - found).abs() <= 24 * 2.0**-24 * outer_sum_in_float64(x.abs(), g.abs(), factors)).all()
 
 
 @pytest.mark.parametrize(("positions", "width", "out"), [(1, 784, 300), (4, 3000, 70), (64, 256, 512), (30, 70, 2100)])

@@ -14,6 +14,7 @@ from tacit.gradients.record_gradients import (
     Dense,
     RecordGradients,
     blocks_of,
+    is_one_stretch,
     raised,
     row_squares,
     squares_by_block,
@@ -68,13 +69,16 @@ class OuterProducts:
         return squares, bound, roundings
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
-        total = outer_sum(self.x, self.g, factors, several if self._in_range(factors) else 1)
+        several = several if self._in_range(factors) else 1
+        total = outer_sum(self.x, self.g, factors, several, single=is_one_stretch(len(factors), several))
         if total is None:
             total = self._sum(*with_a_share(factors, self.x, self.g))
         return total.mT if self.transposed else total
 
     def _in_range(self, factors: Tensor) -> bool:
-        """Whether factor * g can be rounded to float32 without leaving its range, however long x is."""
+        """Whether factors, or factor * g of one position, can be rounded to float32 without leaving its range."""
+        if self.x.shape[1] > 1:
+            return bool(((factors == 0.0) | ((factors > 1e-30) & (factors < 1e30))).all())
         if self._squares is None:
             return False
         squares_x, squares_g = self._squares
