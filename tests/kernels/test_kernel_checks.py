@@ -39,7 +39,9 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         "return found;"),
     "products of positions without a tail": (
         gram.KERNEL, "gram.c", "rest < width; rest++", "rest < width - 1; rest++"),
-    "the last pair of positions is left out": (gram.KERNEL, "gram.c", "s + j < positions; j++)", "s + j < t; j++)"),
+    "the last pair of positions is left out": (gram.KERNEL, "gram.c", "s + j <= t + i; j++)", "s + j < t + i; j++)"),
+    "half of the lanes of a product are left out": (
+        gram.KERNEL, "gram.c", "folded(sums[0], sums[1], 1)", "folded(sums[0], 0.0f * sums[1], 1)"),
     "group norm's scale 1e-3 off": (
         group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
     "max pooling ignores NaN": (pooling.KERNEL, "max_pool.c", "(x > most) | (x != x)", "(x > most)"),
