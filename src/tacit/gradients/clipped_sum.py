@@ -294,7 +294,7 @@ class _Summing:
             elif self.meeting is not None:
                 self.meeting.add(partial(self._taken, gradients, factors))
             else:
-                for column, name in enumerate(self.mechanism.shapes):
+                for column, name in reversed([*enumerate(self.mechanism.shapes)]):  # vocabularies last: large sums
                     if name in gradients:  # taken out: what it held can be freed while the sums grow
                         part = gradients.pop(name)
                         self._add_to(name, part.weighted_sum(factors[:, column].contiguous(), self.several))
