@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from tacit import kernels
 from tacit.errors import InputError
 from tacit.gradients import clipped_sum
 from tacit.losses import ModelLosses
@@ -48,6 +49,22 @@ def test_the_physical_batch_changes_nothing(chunk):
     model, data = nn.Linear(3, 2), (torch.randn(23, 3), torch.randint(0, 2, (23,)))
     losses = ModelLosses(model, classify)
     assert_same(summed(losses, data, chunk=chunk).sums, summed(losses, data, chunk=23).sums, 1e-6)
+
+
+@pytest.mark.skipif(kernels.library() is None, reason="no compiler")
+@pytest.mark.parametrize(
+    ("records", "chunk", "norm", "kind"),
+    [(20, 20, 0.5, torch.float32), (20, 16, 0.5, torch.float64), (88, 88, 0.5, torch.float32),
+     (89, 89, 0.5, torch.float64), (20, 20, 1e-30, torch.float64)],
+)  # fmt: skip
+def test_only_a_single_stretch_stays_in_float32(records, chunk, norm, kind):
+    """Several physical batches are added in float64, and so are clip norms beyond float32's digits."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Conv1d(3, 4, 1), nn.Flatten(), nn.Linear(36, 2))
+    data = torch.randn(records, 3, 9), torch.randint(0, 2, (records,))
+    sums = summed(ModelLosses(model, classify), data, norm, chunk=chunk).sums
+    assert {value.dtype for value in sums.values()} == {kind}
+    assert_same(sums, by_hand(model, data, norm))
 
 
 def test_an_empty_sample_sums_to_zero(model):

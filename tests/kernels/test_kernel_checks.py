@@ -39,7 +39,9 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         "return found;"),
     "products of positions without a tail": (
         gram.KERNEL, "gram.c", "rest < width; rest++", "rest < width - 1; rest++"),
-    "the last pair of positions is left out": (gram.KERNEL, "gram.c", "s + j < positions; j++)", "s + j < t; j++)"),
+    "the last pair of positions is left out": (gram.KERNEL, "gram.c", "s + j <= t + i; j++)", "s + j < t + i; j++)"),
+    "half of the lanes of a product are left out": (
+        gram.KERNEL, "gram.c", "folded(sums[0], sums[1], 1)", "folded(sums[0], 0.0f * sums[1], 1)"),
     "group norm's scale 1e-3 off": (
         group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
     "an LSTM's gate is right near 0 only": (
@@ -51,20 +53,24 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         lstm.KERNEL, "lstm.c", "c + v * LANES < width; v++", "c + (v + 1) * LANES <= width; v++"),
     "max pooling ignores NaN": (pooling.KERNEL, "max_pool.c", "(x > most) | (x != x)", "(x > most)"),
     "a product's last position is dropped": (
-        products.KERNEL, "outer_sum.c", "tile_of_floats(x, g, stretch->length,",
-        "tile_of_floats(x, g, stretch->length - 1,"),
+        products.KERNEL, "outer_sum.c", "ONE(x, g, length, sum, outs)", "ONE(x, g, length - (length > 8), sum, outs)"),
     "records share a longer stretch than was allowed": (
-        products.KERNEL, "outer_sum.c", "at < depth; at += several) stretches[found++] = (Stretch){least(several,",
-        "at < depth; at += 4 * several) stretches[found++] = (Stretch){least(4 * several,"),
+        products.KERNEL, "outer_sum.c", "at < p->depth; at += lines) stretches[found++] = (Stretch){least(lines,",
+        "at < p->depth; at += 4 * lines) stretches[found++] = (Stretch){least(4 * lines,"),
     "a product's last line is dropped": (
-        products.KERNEL, "outer_sum.c", "tile_of_doubles(x, g, p->depth,", "tile_of_doubles(x, g, p->depth - 1,"),
+        products.KERNEL, "outer_sum.c", "k < depth; k++, x", "k < depth - (depth == 1 || depth > 3); k++, x"),
     "products summed across records in float": (
-        products.KERNEL, "outer_sum.c", "to[c] += factor * (double)sum[c]", "to[c] = (float)(to[c] + factor * sum[c])"),
+        products.KERNEL, "outer_sum.c", "TOTAL total[OUTS * WIDTH]", "float total[OUTS * WIDTH]"),
+    "a sum of floats is less than one of doubles": (
+        products.KERNEL, "outer_sum.c", "const TOTAL factor = (TOTAL)p->stretches[s].factor;",
+        "const TOTAL factor = (TOTAL)(p->stretches[s].factor * (sizeof(TOTAL) == 4 ? 0.99999 : 1.0));"),
+    "only the last lines of many count": (products.KERNEL, "outer_sum.c", "if (parts->first)", "if (1)"),
     "products look at records of factor 0": (products.KERNEL, "outer_sum.c", "all->factors[*record] == 0.0", "0"),
     "products end all records alike": (
         products.KERNEL, "outer_sum.c", "all->ends ? all->ends[record] :", "0 ? all->ends[record] :"),
     "rows summed in float": (
         rows.WEIGHTED, "rows.c", "to[i] += factor * (double)row[i]", "to[i] = (float)(to[i] + factor * row[i])"),
+    "rows rounded to float 1e-6 off": (rows.WEIGHTED, "rows.c", "= (float)sum[i]", "= (float)(sum[i] * 1.000001)"),
     "weighted rows look at factor 0": (rows.WEIGHTED, "rows.c", "if (factors[r] == 0.0) continue;", ""),
     "squares in float": (rows.SQUARES, "rows.c", "+= (double)row[i + lane] * (double)", "+= row[i + lane] * "),
     "squares without a tail": (rows.SQUARES, "rows.c", "total += (double)row[i]", "total += 0.0 * (double)row[i]"),

@@ -39,6 +39,9 @@ def test_outer_sums_of_any_shape(records, positions, width, out, seed):
     torch.testing.assert_close(
         found, wanted, rtol=1e-12 if positions == 1 else 1e-5, atol=1e-12 + 1e-4 * (positions > 1)
     )
+    single = kernels.outer_sum(x, g, factors, 24, single=True)
+    assert single.dtype == (torch.float32 if positions <= 256 else torch.float64)
+    assert ((single - found).abs() <= 24 * 2.0**-24 * outer_sum_in_float64(x.abs(), g.abs(), factors)).all()
 
 
 @pytest.mark.parametrize(("positions", "width", "out"), [(1, 784, 300), (4, 3000, 70), (64, 256, 512), (30, 70, 2100)])
@@ -155,3 +158,22 @@ def test_squares_neither_overflow_nor_vanish():
     torch.testing.assert_close(found, wanted, rtol=1e-14, atol=0, equal_nan=True)
     assert (found[[0, 4]] > 0).all()
     assert found[1].isfinite()
+
+
+@pytest.mark.parametrize("positions", [2, 7, 64, 256, 300, 600])
+def test_a_record_that_cancels_does_not_round_the_others(positions):
+    """In a sum of floats: 1e6 up and down again within one record must leave nothing in the sums of the others."""
+    records = 40
+    x, g = torch.rand(records, positions, 20), torch.rand(records, positions, 24) / positions
+    factors = torch.ones(records, dtype=torch.float64)
+    alone = kernels.outer_sum(x, g, factors, 1, single=True)
+    for place in (0, 17, records - 1):
+        large = torch.full((1, positions, 24), 1e6)
+        large[:, positions // 2 :] *= -positions // 2 / (positions - positions // 2)
+        more = torch.cat([x[:place], torch.ones(1, positions, 20), x[place:]])
+        gs = torch.cat([g[:place], large, g[place:]])
+        joined = kernels.outer_sum(more, gs, torch.ones(records + 1, dtype=torch.float64), 1, single=True)
+        own = kernels.outer_sum(torch.ones(1, positions, 20), large, torch.ones(1, dtype=torch.float64))
+        assert alone is not None and joined is not None and own is not None
+        moved = (joined.double() - alone.double() - own).norm() / (own.norm() + 1)
+        assert float(moved) < 2.0**-11

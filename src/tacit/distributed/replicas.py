@@ -31,7 +31,7 @@ def release_together(
     like: Mapping[str, Tensor],
 ) -> Vectors:
     """The noisy mean of all ranks' sums, the same on every rank."""
-    flat = torch.cat([sums.pop(name).reshape(-1) for name in mechanism.shapes])
+    flat = torch.cat([_to_be_added(sums.pop(name)).reshape(-1) for name in mechanism.shapes])
     size, is_whole = flat.numel(), not flat.is_floating_point()
     flat = torch.nn.functional.pad(flat, (0, -size % ranks.size))
     start, end = (min(size, rank * (len(flat) // ranks.size)) for rank in (ranks.rank, ranks.rank + 1))
@@ -43,6 +43,11 @@ def release_together(
     found = mechanism.release(mine, denominator, randomness, like=dict.fromkeys(mine, torch.empty(0, dtype=kind)))
     mechanism.norm = ranks.from_first(mechanism.norm)  # where adaptive clipping has come to
     return _whole(ranks, mechanism, list(found.values()), size, like, kind)
+
+
+def _to_be_added(value: Tensor) -> Tensor:
+    """A rank's sum of few records is a stretch in float32, which is added to those of the others in float64."""
+    return value.double() if value.is_floating_point() else value
 
 
 def parts(mechanism: GaussianSumMechanism, values: Tensor, start: int, end: int) -> Vectors:

@@ -128,8 +128,7 @@ class ShardedSums:
                 raise InputError(f"parameter {name} is not sharded")
             if found is None:
                 found = torch.zeros(parameter.shape, dtype=torch.float64, device=parameter.device)
-            if self._bounds is not None:
-                found = whole(found, self._bounds[name])
+            found = found.double() if self._bounds is None else whole(found, self._bounds[name])
             local = _scattered(found, parameter)
             self._sums[name] = self._sums[name].add_(local) if name in self._sums else local
             del found, local

@@ -44,7 +44,9 @@ _MANY = 8
 
 @dataclass(frozen=True, slots=True)
 class ClippedSum:
-    """Private until noise is added: the sums in float64, or whole if they are strict, and the squared norms of units.
+    """Private until noise is added: the sums, and the squared norms of units.
+
+    Sums are in float64 or, of few records, in float32, or whole if they are strict.
 
     ``reasons`` says why some records were computed one after the other: operations, never values. ``row_bytes`` is what
     a row takes in memory, about, while it is computed together with others.
@@ -102,7 +104,7 @@ def clipped_sum(
         chance = Randomness().record_chance(np.arange(rows))
     units = len(chance) if sizes is None else len(sizes)  # of which some may have no record: it could not be made
     strategy = "record" if mechanism.numerics == "strict" else strategy
-    several = records_a_stretch(max(units, sample or 0))
+    several = records_a_stretch(max(units, sample or 0), mechanism.bound_by_name().values())
     summing = _Summing(losses, params, mechanism, units, strategy, several, guard)
     add = summing.add_trusted if isolation == "trusted" else summing.add
     may_be_dense = isolation == "records" and strategy == "auto" and summing.meeting is None
@@ -296,7 +298,7 @@ class _Summing:
             elif self.meeting is not None:
                 self.meeting.add(partial(self._taken, gradients, factors))
             else:
-                for column, name in enumerate(self.mechanism.shapes):
+                for column, name in reversed([*enumerate(self.mechanism.shapes)]):  # vocabularies last: large sums
                     if name in gradients:  # taken out: what it held can be freed while the sums grow
                         part = gradients.pop(name)
                         self._add_to(name, part.weighted_sum(factors[:, column].contiguous(), self.several))
@@ -324,8 +326,15 @@ class _Summing:
             self._add_to(name, value)
 
     def _add_to(self, name: str, value: Tensor) -> None:
-        """Values are fresh: the first is kept as it is, because zeros and a sum cost as much as a small product."""
-        self.sums[name] = self.sums[name].add_(value) if name in self.sums else value.contiguous()
+        """Values are fresh: the first is kept as it is, because zeros and a sum cost as much as a small product.
+
+        A stretch of float32 is added to others in float64.
+        """
+        held = self.sums.get(name)
+        if held is None:
+            self.sums[name] = value.contiguous()
+        else:
+            self.sums[name] = (held.double() if held.dtype == torch.float32 else held).add_(value)
 
     def refuse_if_all_failed(self) -> None:
         """A fault of one record is its secret and stays silent. That every one of many fails is the program's error.

@@ -5,10 +5,10 @@ Two things hold in the worst case, whatever a record is made of (docs/maths.md, 
 - What a record adds to the sum is no longer than its measured norm, up to ``ROUNDING``: where the numbers that are
   added up are not the very numbers that were measured, the norm is raised by what float32 may have done in between.
 - Sums over records are formed in float64, where one record cannot change the rounding of the others by more than 1e-9,
-  or, in samples of few records, partly in float32, where it cannot by more than ``STRETCHES``.
+  or, in samples of few records, in stretches in float32, where it cannot by more than ``STRETCHES``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,21 +35,28 @@ class RecordGradients(Protocol):
         """Sum of factor * gradient over records, in float64; a record whose factor is 0 does not enter at all.
 
         ``several``: so many records may be added up in float32 before they are added to the others in float64, by a
-        form whose shares cannot be longer than was measured.
+        form whose shares cannot be longer than was measured. Where that is all of them, the sum may be in float32.
         """
 
     def materialise(self, start: int, stop: int) -> Tensor:
         """The gradients [stop - start, *shape] of some records."""
 
 
-def records_a_stretch(sample: int) -> int:
-    """How many records of a sample may be added up in float32, one after the other.
+def records_a_stretch(sample: int, bounds: Iterable[float]) -> int:
+    """How many records of a sample may be added up in float32, one after the other, given the clip norms.
 
     m shares of norm C at most are off by u C m (m + 2) / 2 then, u = 2^-24, the n / m stretches of a sample by u C n
     (m + 2) / 2; with one record more every stretch may hold others, and be off in the other direction.
     """
+    if any(not 1e-20 < bound < 1e20 for bound in bounds):
+        return 1  # sums that float32 could not hold with all its digits
     found = int(STRETCHES * 2.0**24 / max(1, sample)) - 2
-    return found // _LEAST * _LEAST or 1  # seldom another one for one record more
+    return max(1, found // _LEAST * _LEAST)  # seldom another one for one record more
+
+
+def is_one_stretch(records: int, several: int) -> bool:
+    """Whether so many records may be added up in float32: their sum can then stay in it."""
+    return 1 < several >= records
 
 
 def row_squares(rows: Tensor) -> Tensor:
@@ -102,10 +109,10 @@ def with_a_share(factors: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     return (factors, *tensors) if bool(kept.all()) else (factors[kept], *(tensor[kept] for tensor in tensors))
 
 
-def weighted_rows(rows: Tensor, factors: Tensor) -> Tensor:
-    """sum_r factor_r rows[r] in float64."""
+def weighted_rows(rows: Tensor, factors: Tensor, several: int = 1) -> Tensor:
+    """sum_r factor_r rows[r] in float64, at its end perhaps rounded to float32."""
     flat = rows.reshape(len(rows), -1)
-    total = weighted_rows_by_kernel(flat, factors)
+    total = weighted_rows_by_kernel(flat, factors, single=is_one_stretch(len(rows), several))
     if total is None:
         factors, flat = with_a_share(factors, flat)
         total = torch.zeros(flat.shape[1], dtype=torch.float64, device=flat.device)
@@ -125,7 +132,7 @@ class Dense:
         return row_squares(self.rows)
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
-        return weighted_rows(self.rows, factors)
+        return weighted_rows(self.rows, factors, several)
 
     def materialise(self, start: int, stop: int) -> Tensor:
         return self.rows[start:stop]

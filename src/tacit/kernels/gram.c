@@ -2,7 +2,8 @@
    (x_t . x_s) (g_t . g_s). The products of all pairs are symmetric, so each pair is formed once.
 
    A product adds LANES lanes in single precision, each over every LANES-th feature of a run of at most RUN features,
-   and runs and lanes in double: it errs by at most RUN / LANES + 1 roundings of |x_t| |x_s|, 33 with 8 lanes. */
+   then the lanes, two by two, and the runs in double: it errs by at most RUN / LANES + log2(LANES) + 1 roundings of
+   |x_t| |x_s|, 36 with 8 lanes. */
 
 #include <string.h>
 
@@ -12,64 +13,76 @@
 #define LANES 8
 #endif
 #define RUN 256
-#define SIDE 4 /* positions in a tile: 4 x 2 products at a time stay in registers */
+#define SIDE 4 /* positions in a tile: SIDE x ACROSS products at a time stay in registers, as many as there are lanes */
+#define ACROSS (LANES / SIDE)
+#define INLINE static inline __attribute__((always_inline))
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef double Wide __attribute__((vector_size(8 * LANES)));
+typedef int Places __attribute__((vector_size(4 * LANES)));
+typedef double Wide __attribute__((vector_size(8 * LANES), aligned(8)));
 
-typedef double Half __attribute__((vector_size(4 * LANES)));
-typedef double Quarter __attribute__((vector_size(2 * LANES)));
+#if LANES == 16
+static const Places LANE = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#else
+static const Places LANE = {0, 1, 2, 3, 4, 5, 6, 7};
+#endif
 
-/* half by half: one lane after the other they would wait for each other */
-static double total(Wide lanes) {
-    Half halves[2];
-    Quarter quarters[2];
-    memcpy(halves, &lanes, sizeof halves);
-    halves[0] += halves[1];
-    memcpy(quarters, halves, sizeof quarters);
-    quarters[0] += quarters[1];
-    double sum = 0.0;
-    for (int lane = 0; lane < LANES / 4; lane++) sum += quarters[0][lane];
-    return sum;
+/* In every 2 * half lanes: the two halves of a, added, and then those of b */
+INLINE Vector folded(Vector a, Vector b, const int half) {
+    const Places of_b = ((LANE & half) != 0) & LANES;
+    return __builtin_shuffle(a, b, (LANE & ~half) + of_b) + __builtin_shuffle(a, b, (LANE | half) + of_b);
 }
 
-/* products[i][j] += rows[t + i] . rows[s + j]; positions beyond the last are the last once more */
-static void tile(const float *rows, long positions, long width, long t, long s, double products[SIDE][2]) {
-    const float *a[SIDE], *b[2];
+/* The sum of the lanes of each vector, in the lane of its number */
+INLINE Vector sums_of_lanes(Vector *sums) {
+#if LANES == 16
+    for (int i = 0; i < 8; i++) sums[i] = folded(sums[i], sums[i + 8], 8);
+#endif
+    for (int i = 0; i < 4; i++) sums[i] = folded(sums[i], sums[i + 4], 4);
+    for (int i = 0; i < 2; i++) sums[i] = folded(sums[i], sums[i + 2], 2);
+    return folded(sums[0], sums[1], 1);
+}
+
+/* The lanes of the products of a run, in registers of its own: beside the masks of the folds they would not fit */
+static __attribute__((noinline)) void add_run(const float *const *a, const float *const *b, long first, long last,
+                                              Vector *sums) {
+    Vector sum[SIDE][ACROSS] = {{{0}}};
+    for (long k = first; k < last; k += LANES) {
+        Vector left[SIDE], right[ACROSS];
+        for (int i = 0; i < SIDE; i++) left[i] = *(const Vector *)(a[i] + k);
+        for (int j = 0; j < ACROSS; j++) right[j] = *(const Vector *)(b[j] + k);
+        for (int i = 0; i < SIDE; i++)
+            for (int j = 0; j < ACROSS; j++) sum[i][j] += left[i] * right[j];
+    }
+    memcpy(sums, sum, sizeof sum);
+}
+
+/* The products rows[t + i] . rows[s + j] in the lanes i * ACROSS + j; positions beyond the last are the last once more */
+static Wide tile(const float *rows, long positions, long width, long t, long s) {
+    const float *a[SIDE], *b[ACROSS];
     for (int i = 0; i < SIDE; i++) a[i] = rows + (t + i < positions ? t + i : positions - 1) * width;
-    for (int j = 0; j < 2; j++) b[j] = rows + (s + j < positions ? s + j : positions - 1) * width;
-    Wide lanes[SIDE][2] = {{{0}}};
+    for (int j = 0; j < ACROSS; j++) b[j] = rows + (s + j < positions ? s + j : positions - 1) * width;
+    Wide products = {0};
     long whole = width / LANES * LANES;
     for (long first = 0; first < whole; first += RUN) {
-        long last = first + RUN < whole ? first + RUN : whole;
-        Vector sum[SIDE][2] = {{{0}}};
-        for (long k = first; k < last; k += LANES) {
-            Vector right[2] = {*(const Vector *)(b[0] + k), *(const Vector *)(b[1] + k)};
-            for (int i = 0; i < SIDE; i++) {
-                Vector left = *(const Vector *)(a[i] + k);
-                for (int j = 0; j < 2; j++) sum[i][j] += left * right[j];
-            }
-        }
-        for (int i = 0; i < SIDE; i++)
-            for (int j = 0; j < 2; j++) lanes[i][j] += __builtin_convertvector(sum[i][j], Wide);
+        Vector sums[LANES];
+        add_run(a, b, first, first + RUN < whole ? first + RUN : whole, sums);
+        products += __builtin_convertvector(sums_of_lanes(sums), Wide);
     }
-    for (int i = 0; i < SIDE; i++)
-        for (int j = 0; j < 2; j++) {
-            products[i][j] += total(lanes[i][j]);
-            for (long rest = whole; rest < width; rest++) products[i][j] += (double)a[i][rest] * (double)b[j][rest];
-        }
+    for (long rest = whole; rest < width; rest++)
+        for (int i = 0; i < SIDE; i++)
+            for (int j = 0; j < ACROSS; j++) products[i * ACROSS + j] += (double)a[i][rest] * (double)b[j][rest];
+    return products;
 }
 
 static double square_of_one(const float *x, const float *g, long positions, long in, long out) {
     double total = 0.0;
     for (long t = 0; t < positions; t += SIDE)
-        for (long s = 0; s < t + SIDE && s < positions; s += 2) {
-            double of_x[SIDE][2] = {{0.0}}, of_g[SIDE][2] = {{0.0}};
-            tile(x, positions, in, t, s, of_x);
-            tile(g, positions, out, t, s, of_g);
+        for (long s = 0; s < t + SIDE && s < positions; s += ACROSS) {
+            const Wide of_both = tile(x, positions, in, t, s) * tile(g, positions, out, t, s);
             for (long i = 0; i < SIDE && t + i < positions; i++)
-                for (long j = 0; j < 2 && s + j < positions; j++)
-                    if (s + j <= t + i) total += (s + j < t + i ? 2.0 : 1.0) * of_x[i][j] * of_g[i][j];
+                for (long j = 0; j < ACROSS && s + j <= t + i; j++)
+                    total += (s + j < t + i ? 2.0 : 1.0) * of_both[i * ACROSS + j];
         }
     return total;
 }

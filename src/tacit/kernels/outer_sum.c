@@ -4,11 +4,11 @@
    Records of few positions are summed in double precision altogether: a product of two floats is exact there. Records of
    many add up their own positions in single precision, in stretches that start anew, and each stretch goes into the
    double sum. The caller may allow stretches of several records of one position, in a sample so small that this rounding
-   cannot exceed the slack; it takes half the time.
+   cannot exceed the slack; it takes half the time. Where all records may be one stretch, their sum is of floats.
 
-   Both are products of matrices: a tile of OUTS by VECTORS vectors stays in registers while DEPTH lines (a line is one
-   position of one record) go by, from copies ("panels") that lie in memory in the order in which they are read. A tile
-   is computed by one thread, line after line: the number of threads changes no bit. */
+   All are products of matrices: a tile of OUTS by VECTORS vectors stays in registers while a stretch of lines (a line is
+   one position of one record) goes by, from copies ("panels") that lie in memory in the order in which they are read. A
+   tile is computed by one thread, line after line: the number of threads changes no bit. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,21 +17,22 @@
 
 static long least(long a, long b) { return a < b ? a : b; }
 
-#if defined(__AVX512F__) || defined(TACIT_WIDE)
+#ifdef __AVX512F__
 #define BYTES 64
-#define OUTS 8
-#define VECTORS 3 /* 24 of 32 registers hold the tile */
+#define OUTS 12
+#define VECTORS 2 /* 24 of 32 registers hold the tile */
 #else
 #define BYTES 32
 #define OUTS 6
 #define VECTORS 2 /* 12 of 16 */
 #endif
 
-#define DEPTH 256       /* lines at a time: one panel of x stays in the first-level cache, a block of g in the second */
-#define BLOCK 6         /* panels of g that are one thread's next piece of work ... */
-#define CHUNK 32        /* ... together with so many of x */
+#define DEPTH 256       /* lines of a part */
+#define SLAB 8          /* lines that are copied together */
+#define BLOCK 4         /* panels of g that are one thread's next piece of work ... */
+#define CHUNK 4         /* ... together with so many of x, which stay in the second-level cache */
 #define PARTS 16        /* so many times DEPTH lines between two waits of the threads for each other ... */
-#define ROOM (8L << 20) /* ... or copies of so many bytes */
+#define ROOM (4L << 20) /* ... or copies of so many bytes */
 #define MOST 2048       /* outputs and inputs at a time */
 #define FEW_POSITIONS 8 /* up to here the double sum of a record costs less than adding it to the others would */
 
@@ -57,25 +58,33 @@ typedef struct { /* the lines that are added in one go, and the part of the resu
     const float *x, *g; /* at the part's first column */
     long in, out;       /* from one line to the next */
     long ins, outs;
-    double *to;
+    void *to;  /* doubles, or floats */
     int first; /* nothing is there yet to add to */
 } Part;
 
 /* ---- copies in the order in which they are read ---- */
 
-/* [depth][width] of the columns from `from` on, zeros behind the last that is left; times factors where wanted */
+/* Lines `start` to `stop` of a part into panels [depth][width] of their columns, zeros behind the last; times factors
+   where wanted. Few lines at a time, so that each is read from end to end while the panels are written by the piece. */
 #define COPY(NAME, TYPE)                                                                                           \
-    INLINE void NAME(const Part *p, const float *from, long stride, long left, const long width, const int scaled, \
-                     TYPE *restrict to) {                                                                          \
-        for (long r = 0; r < p->count; r++) {                                                                      \
-            const float *line = from + p->runs[r].line * stride;                                                   \
-            const double factor = scaled ? p->runs[r].factor : 1.0;                                                \
-            for (long t = 0; t < p->runs[r].length; t++, line += stride, to += width)                              \
+    INLINE void NAME(const Part *p, const float *from, long stride, long columns, const long width,                \
+                     const int scaled, long start, long stop, TYPE *restrict to) {                                 \
+        const float *lines[SLAB];                                                                                  \
+        double factors[SLAB];                                                                                      \
+        for (long r = 0, at = 0; r < p->count; at += p->runs[r++].length)                                          \
+            for (long t = at > start ? at : start; t < least(stop, at + p->runs[r].length); t++)                   \
+                lines[t - start] = from + (p->runs[r].line + t - at) * stride, factors[t - start] = p->runs[r].factor; \
+        for (long c = 0; c < columns; c += width)                                                                  \
+            for (long t = 0; t < stop - start; t++) {                                                              \
+                TYPE *restrict panel = to + c * p->depth + (start + t) * width;                                    \
+                const float *restrict line = lines[t] + c;                                                         \
+                const double factor = scaled ? factors[t] : 1.0;                                                   \
+                const long left = columns - c;                                                                     \
                 if (left >= width)                                                                                 \
-                    for (long c = 0; c < width; c++) to[c] = (TYPE)(factor * (double)line[c]);                     \
+                    for (long k = 0; k < width; k++) panel[k] = (TYPE)(factor * (double)line[k]);                  \
                 else                                                                                               \
-                    for (long c = 0; c < width; c++) to[c] = c < left ? (TYPE)(factor * (double)line[c]) : (TYPE)0;\
-        }                                                                                                          \
+                    for (long k = 0; k < width; k++) panel[k] = k < left ? (TYPE)(factor * (double)line[k]) : (TYPE)0; \
+            }                                                                                                      \
     }
 
 COPY(copy_doubles, double)
@@ -103,59 +112,51 @@ TILE(tile_of_floats, float, Floats)
 #define DOUBLES (VECTORS * BYTES / 8) /* columns of a tile */
 #define FLOATS (VECTORS * BYTES / 4)
 
-/* to += factor * sum, for all columns of a tile or only the last few */
-#define ADD_ROW(NAME, TYPE, WIDTH)                                                                                 \
-    INLINE void NAME(const TYPE *sum, double factor, double *restrict to, long columns, int first) {               \
-        if (columns >= WIDTH && first)                                                                             \
-            for (long c = 0; c < WIDTH; c++) to[c] = factor * (double)sum[c];                                      \
-        else if (columns >= WIDTH)                                                                                 \
-            for (long c = 0; c < WIDTH; c++) to[c] += factor * (double)sum[c];                                     \
-        else                                                                                                       \
-            for (long c = 0; c < columns; c++) to[c] = (first ? 0.0 : to[c]) + factor * (double)sum[c];            \
-    }
-
-ADD_ROW(add_row_of_doubles, double, DOUBLES)
-ADD_ROW(add_row_of_floats, float, FLOATS)
-
-/* `outs` is what the compiler unrolls, `rows` what there is. */
-INLINE void add_doubles(const Part *p, const double *x, const double *g, double *to, long columns, long rows,
-                        const int outs) {
-    Doubles sum[OUTS][VECTORS];
-    tile_of_doubles(x, g, p->depth, sum, outs);
-    for (long o = 0; o < rows; o++) add_row_of_doubles((const double *)sum[o], 1.0, to + o * p->in, columns, p->first);
-}
-
-INLINE void add_floats(const Part *p, const float *x, const float *g, double *to, long columns, long rows,
-                       const int outs) {
-    Floats sum[OUTS][VECTORS];
-    for (long s = 0; s < p->parts; s++) {
-        const Stretch *stretch = p->stretches + s;
-        tile_of_floats(x, g, stretch->length, sum, outs);
-        x += stretch->length * FLOATS, g += stretch->length * OUTS;
-        for (long o = 0; o < rows; o++)
-            add_row_of_floats((const float *)sum[o], stretch->factor, to + o * p->in, columns, p->first && s == 0);
-    }
-}
-
-#define BY_OUTS(NAME, ONE, TYPE)                                                                                   \
-    static void NAME(const Part *p, const TYPE *x, const TYPE *g, double *to, long columns, long rows) {           \
-        switch (rows) {                                                                                            \
-        case 1: ONE(p, x, g, to, columns, rows, 1); return;                                                        \
-        case 2: ONE(p, x, g, to, columns, rows, 2); return;                                                        \
-        case 3: ONE(p, x, g, to, columns, rows, 3); return;                                                        \
-        case 4: ONE(p, x, g, to, columns, rows, 4); return;                                                        \
-        case OUTS: ONE(p, x, g, to, columns, OUTS, OUTS); return;                                                  \
-        default: ONE(p, x, g, to, columns, rows, OUTS); return;                                                    \
+/* A tile of the result: all stretches of all parts are added to it in the first-level cache, and then it goes to where
+   it belongs. `outs` is what the compiler unrolls, `rows` what there is. */
+#define WHOLE_TILE(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL)                                                          \
+    INLINE void NAME(const Part *parts, long count, const TYPE *room, long line, long i, long j, long rows,        \
+                     const int outs) {                                                                             \
+        const long x_columns = (parts->ins + WIDTH - 1) / WIDTH * WIDTH, columns = least(WIDTH, parts->ins - j);   \
+        TOTAL total[OUTS * WIDTH] __attribute__((aligned(64)));                                                    \
+        memset(total, 0, sizeof total);                                                                            \
+        for (const Part *p = parts; p < parts + count; p++) {                                                      \
+            const TYPE *x = room + p->before * line + j * p->depth;                                                \
+            const TYPE *g = room + p->before * line + (x_columns + i) * p->depth;                                  \
+            for (long s = 0; s < p->parts; s++) {                                                                  \
+                VECTOR sum[OUTS][VECTORS];                                                                         \
+                const long length = p->stretches[s].length;                                                        \
+                const TOTAL factor = (TOTAL)p->stretches[s].factor;                                                \
+                ONE(x, g, length, sum, outs);                                                                      \
+                for (long c = 0; c < outs * WIDTH; c++) total[c] += factor * (TOTAL)((const TYPE *)sum)[c];        \
+                x += length * WIDTH, g += length * OUTS;                                                           \
+            }                                                                                                      \
+        }                                                                                                          \
+        for (long o = 0; o < rows; o++) {                                                                          \
+            TOTAL *restrict to = (TOTAL *)parts->to + (i + o) * parts->in + j;                                     \
+            if (parts->first)                                                                                      \
+                for (long c = 0; c < columns; c++) to[c] = total[o * WIDTH + c];                                   \
+            else                                                                                                   \
+                for (long c = 0; c < columns; c++) to[c] += total[o * WIDTH + c];                                  \
         }                                                                                                          \
     }
 
-BY_OUTS(tile_by_doubles, add_doubles, double)
-BY_OUTS(tile_by_floats, add_floats, float)
+#define BY_OUTS(NAME, ONE, TYPE)                                                                                   \
+    static void NAME(const Part *parts, long count, const TYPE *room, long line, long i, long j) {                 \
+        const long rows = least(OUTS, parts->outs - i);                                                            \
+        switch (rows) {                                                                                            \
+        case 1: ONE(parts, count, room, line, i, j, rows, 1); return;                                              \
+        case 2: ONE(parts, count, room, line, i, j, rows, 2); return;                                              \
+        case 3:                                                                                                    \
+        case 4: ONE(parts, count, room, line, i, j, rows, 4); return;                                              \
+        default: ONE(parts, count, room, line, i, j, rows, OUTS); return;                                          \
+        }                                                                                                          \
+    }
 
 /* ---- several parts: all threads copy, then all threads compute; they wait for each other once ---- */
 
 /* The parts are for the same outputs and inputs. `room` holds the panels of x of the first part, those of g, and so on. */
-#define ADD_PARTS(NAME, TYPE, WIDTH, COPY_LINES, ADD_TILE)                                                 \
+#define ADD_PARTS(NAME, TYPE, WIDTH, COPY_LINES, ADD_TILE)                                                         \
     static void NAME(const Part *parts, long count, TYPE *room, int threads) {                                     \
         const long x_panels = (parts->ins + WIDTH - 1) / WIDTH, g_panels = (parts->outs + OUTS - 1) / OUTS;        \
         const long blocks = (g_panels + BLOCK - 1) / BLOCK, chunks = (x_panels + CHUNK - 1) / CHUNK;               \
@@ -164,29 +165,33 @@ BY_OUTS(tile_by_floats, add_floats, float)
         {                                                                                                          \
             _Pragma("omp for schedule(static) collapse(2)")                                                        \
             for (long part = 0; part < count; part++)                                                              \
-                for (long k = 0; k < x_panels + g_panels; k++) {                                                   \
+                for (long start = 0; start < DEPTH; start += SLAB) {                                               \
                     const Part *p = parts + part;                                                                  \
+                    const long stop = least(start + SLAB, p->depth);                                               \
                     TYPE *x = room + p->before * line, *g = x + x_panels * WIDTH * p->depth;                       \
-                    long j = k * WIDTH, i = (k - x_panels) * OUTS;                                                 \
-                    if (k < x_panels) COPY_LINES(p, p->x + j, p->in, p->ins - j, WIDTH, 0, x + j * p->depth);      \
-                    else COPY_LINES(p, p->g + i, p->out, p->outs - i, OUTS, p->scaled, g + i * p->depth);          \
+                    if (start >= stop) continue;                                                                   \
+                    COPY_LINES(p, p->x, p->in, p->ins, WIDTH, 0, start, stop, x);                                  \
+                    if (p->scaled) COPY_LINES(p, p->g, p->out, p->outs, OUTS, 1, start, stop, g);                  \
+                    else COPY_LINES(p, p->g, p->out, p->outs, OUTS, 0, start, stop, g);                            \
                 }                                                                                                  \
             _Pragma("omp for schedule(dynamic) collapse(2) nowait")                                                \
-            for (long block = 0; block < blocks; block++)                                                          \
-                for (long chunk = 0; chunk < chunks; chunk++)                                                      \
-                    for (const Part *p = parts; p < parts + count; p++) {                                          \
-                        const TYPE *x = room + p->before * line, *g = x + x_panels * WIDTH * p->depth;             \
+            for (long chunk = 0; chunk < chunks; chunk++)                                                          \
+                for (long block = 0; block < blocks; block++)                                                      \
+                    for (long i = block * BLOCK; i < g_panels && i < (block + 1) * BLOCK; i++)                     \
                         for (long j = chunk * CHUNK; j < x_panels && j < (chunk + 1) * CHUNK; j++)                 \
-                            for (long i = block * BLOCK; i < g_panels && i < (block + 1) * BLOCK; i++)             \
-                                ADD_TILE(p, x + j * WIDTH * p->depth, g + i * OUTS * p->depth,                     \
-                                         p->to + i * OUTS * p->in + j * WIDTH, p->ins - j * WIDTH,                 \
-                                         least(OUTS, p->outs - i * OUTS));                                         \
-                    }                                                                                              \
+                            ADD_TILE(parts, count, room, line, i * OUTS, j * WIDTH);                               \
         }                                                                                                          \
     }
 
-ADD_PARTS(add_by_doubles, double, DOUBLES, copy_doubles, tile_by_doubles)
-ADD_PARTS(add_by_floats, float, FLOATS, copy_floats, tile_by_floats)
+#define SUMS(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL, COPY_LINES)                                                    \
+    WHOLE_TILE(NAME##_in_tile, ONE, TYPE, VECTOR, WIDTH, TOTAL)                                                    \
+    BY_OUTS(NAME##_by_outs, NAME##_in_tile, TYPE)                                                                  \
+    ADD_PARTS(NAME, TYPE, WIDTH, COPY_LINES, NAME##_by_outs)
+
+SUMS(doubles_to_doubles, tile_of_doubles, double, Doubles, DOUBLES, double, copy_doubles)
+SUMS(doubles_to_floats, tile_of_doubles, double, Doubles, DOUBLES, float, copy_doubles)
+SUMS(floats_to_doubles, tile_of_floats, float, Floats, FLOATS, double, copy_floats)
+SUMS(floats_to_floats, tile_of_floats, float, Floats, FLOATS, float, copy_floats)
 
 /* ---- which lines ---- */
 
@@ -201,8 +206,8 @@ static long end_of(const Records *all, long record) {
 }
 
 /* The next runs, of DEPTH lines at most, from line `*at` of record `*record` on; records of factor 0 are left out.
-   What is added up in single precision is cut where the record says, not where others left room: that would round it
-   by its place. */
+   A record is cut where it says itself, at its own 256th positions, and not where others left room: that would round it
+   by its place, and where the result is of floats its parts, which may be long, would round the others. */
 static long next_runs(const Records *all, long *record, long *at, Run *runs, long *depth) {
     long count = 0;
     for (*depth = 0; *record < all->count && *depth < DEPTH;) {
@@ -212,21 +217,20 @@ static long next_runs(const Records *all, long *record, long *at, Run *runs, lon
             continue;
         }
         long length = least(end - *at, DEPTH - (*at - begin) % DEPTH), room = DEPTH - *depth;
-        if (length > room && all->positions > FEW_POSITIONS) break;
-        length = least(length, room);
+        if (length > room) break;
         runs[count++] = (Run){*at, length, all->factors[*record]};
         *at += length, *depth += length;
     }
     return count;
 }
 
-/* What is added up in single precision: the lines of several records, or each run by itself. */
-static long stretches_of(const Run *runs, long count, long depth, long several, Stretch *stretches) {
+/* What a tile adds up in registers: so many lines of scaled records, or each run by itself. */
+static long stretches_of(const Part *p, long lines, Stretch *stretches) {
     long found = 0;
-    if (several > 1)
-        for (long at = 0; at < depth; at += several) stretches[found++] = (Stretch){least(several, depth - at), 1.0};
+    if (p->scaled)
+        for (long at = 0; at < p->depth; at += lines) stretches[found++] = (Stretch){least(lines, p->depth - at), 1.0};
     else
-        for (; found < count; found++) stretches[found] = (Stretch){runs[found].length, runs[found].factor};
+        for (; found < p->count; found++) stretches[found] = (Stretch){p->runs[found].length, p->runs[found].factor};
     return found;
 }
 
@@ -237,25 +241,26 @@ typedef struct {
 } Plan;
 
 /* The parts that the copies have room for; returns how many. */
-static long next_parts(const Records *all, long several, long *record, long *at, long most, Plan *plan) {
+static long next_parts(const Records *all, long lines, long *record, long *at, long most, Plan *plan) {
     long count = 0;
     for (long before = 0; count < most; count++) {
         Part *p = plan->parts + count;
         p->runs = plan->runs[count], p->before = before;
         p->count = next_runs(all, record, at, plan->runs[count], &p->depth);
         if (p->count == 0) break;
-        p->stretches = plan->stretches[count];
-        p->parts = stretches_of(p->runs, p->count, p->depth, several, plan->stretches[count]);
         p->scaled = all->positions <= FEW_POSITIONS;
+        p->stretches = plan->stretches[count];
+        p->parts = stretches_of(p, lines, plan->stretches[count]);
         before += (p->depth + 15) / 16 * 16; /* so that every part starts a cache line */
     }
     return count;
 }
 
-/* to [out, in]; 0, or 1 where memory is short. `several`: records of one position that share a stretch, or 1.
-   Where `ends` is given, records have different numbers of positions, of which `positions` are what is usual. */
+/* to [out, in]; 0, or 1 where memory is short. `several`: records of one position that share a stretch, or 1; `single`:
+   all records may, and the result is of floats; none may have more than DEPTH positions then. Where `ends` is given,
+   records have different numbers of positions, of which `positions` are what is usual. */
 int tacit_outer_sum(const float *x, const float *g, const double *factors, const long *ends, long records,
-                    long positions, long in, long out, long several, double *to, int threads) {
+                    long positions, long in, long out, long several, int single, void *to, int threads) {
     const Records all = {factors, ends, records, positions};
     if (positions > 1 || ends) several = 1;
     const int doubles = positions <= FEW_POSITIONS && several <= 1;
@@ -266,19 +271,22 @@ int tacit_outer_sum(const float *x, const float *g, const double *factors, const
     Plan *plan = malloc(sizeof *plan);
     long count, first = 1;
     for (long at = 0, record = 0; room && plan; first = 0) {
-        count = next_parts(&all, several, &record, &at, most, plan);
+        count = next_parts(&all, doubles ? DEPTH : several, &record, &at, most, plan);
         if (count == 0) break;
         for (long i = 0; i < out; i += MOST)
             for (long j = 0; j < in; j += MOST) {
                 for (Part *p = plan->parts; p < plan->parts + count; p++) {
-                    p->x = x + j, p->g = g + i, p->to = to + i * in + j, p->in = in, p->out = out;
-                    p->ins = least(MOST, in - j), p->outs = least(MOST, out - i), p->first = first && p == plan->parts;
+                    p->x = x + j, p->g = g + i, p->in = in, p->out = out, p->first = first;
+                    p->to = single ? (void *)((float *)to + i * in + j) : (void *)((double *)to + i * in + j);
+                    p->ins = least(MOST, in - j), p->outs = least(MOST, out - i);
                 }
-                if (doubles) add_by_doubles(plan->parts, count, room, threads);
-                else add_by_floats(plan->parts, count, room, threads);
+                if (doubles && single) doubles_to_floats(plan->parts, count, room, threads);
+                else if (doubles) doubles_to_doubles(plan->parts, count, room, threads);
+                else if (single) floats_to_floats(plan->parts, count, room, threads);
+                else floats_to_doubles(plan->parts, count, room, threads);
             }
     }
-    if (room && plan && first) memset(to, 0, sizeof(double) * (size_t)(in * out));
+    if (room && plan && first) memset(to, 0, (single ? sizeof(float) : sizeof(double)) * (size_t)(in * out));
     int failed = !room || !plan;
     free(room), free(plan);
     return failed;

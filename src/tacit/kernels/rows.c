@@ -23,8 +23,10 @@ static void add_row(const float *restrict row, double factor, double *restrict t
     for (long i = 0; i < columns; i++) to[i] += factor * (double)row[i];
 }
 
-/* to[size] = sum of factor * row; rows of factor 0 are not looked at, because 0 * inf would be NaN */
-void tacit_weighted_rows(const float *rows, const double *factors, long records, long size, double *to, int threads) {
+/* to[size] = sum of factor * row, in doubles or, `single`, rounded to floats; rows of factor 0 are not looked at, because
+   0 * inf would be NaN */
+void tacit_weighted_rows(const float *rows, const double *factors, long records, long size, int single, void *to,
+                         int threads) {
     long blocks = (size + COLUMNS - 1) / COLUMNS;
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (long block = 0; block < blocks; block++) {
@@ -38,7 +40,9 @@ void tacit_weighted_rows(const float *rows, const double *factors, long records,
             if (held == ROWS) add_rows(some, weights, sum, columns), held = 0;
         }
         for (long k = 0; k < held; k++) add_row(some[k], weights[k], sum, columns);
-        memcpy(to + first, sum, sizeof(double) * (size_t)columns);
+        if (single)
+            for (long i = 0; i < columns; i++) ((float *)to)[first + i] = (float)sum[i];
+        else memcpy((double *)to + first, sum, sizeof(double) * (size_t)columns);
     }
 }
 

@@ -1,4 +1,4 @@
-"""Rows of per-record gradients: their weighted sum and their sums of squares, in float64 throughout."""
+"""Rows of per-record gradients: their weighted sum and their sums of squares, added up in float64."""
 
 import torch
 from torch import Tensor
@@ -9,8 +9,8 @@ from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, close, functi
 _ENOUGH = 1 << 16  # entries for which a second thread pays
 
 
-def weighted_rows(rows: Tensor, factors: Tensor) -> Tensor | None:
-    """sum_r factor_r * rows[r] as [size] in float64; None if the kernel cannot.
+def weighted_rows(rows: Tensor, factors: Tensor, *, single: bool = False) -> Tensor | None:
+    """sum_r factor_r * rows[r] as [size] in float64, or ``single`` rounded to float32; None if the kernel cannot.
 
     Rows are [records, size] in float32, factors [records] in float64. A row of factor 0 is not looked at.
     """
@@ -18,12 +18,12 @@ def weighted_rows(rows: Tensor, factors: Tensor) -> Tensor | None:
     shapes = rows.dim() == 2 and factors.shape == rows.shape[:1]
     if calls is None or not (shapes and is_plain(rows) and is_plain(factors, dtype=torch.float64)):
         return None
-    return _sum(calls, rows.contiguous(), factors.contiguous(), threads_for(rows.numel(), _ENOUGH))
+    return _sum(calls, rows.contiguous(), factors.contiguous(), threads_for(rows.numel(), _ENOUGH), single)
 
 
-def _sum(call: Call, rows: Tensor, factors: Tensor, threads: int) -> Tensor:
-    total = empty(rows.shape[1:], torch.float64, rows.device)
-    call(rows.data_ptr(), factors.data_ptr(), *rows.shape, total.data_ptr(), threads)
+def _sum(call: Call, rows: Tensor, factors: Tensor, threads: int, single: bool = False) -> Tensor:
+    total = empty(rows.shape[1:], torch.float32 if single else torch.float64, rows.device)
+    call(rows.data_ptr(), factors.data_ptr(), *rows.shape, single, total.data_ptr(), threads)
     return total
 
 
@@ -50,8 +50,10 @@ def _weighted_agrees(call: Call) -> bool:
         factors[2:3] = 0.0
         terms = factors[:, None] * rows.double()
         rows[2:3, -1] = torch.inf  # must not be looked at
-        if not close(_sum(call, rows, factors, 1 + index // 2), terms.sum(0), terms.abs().sum(0), 1e-14):
-            return False
+        for single, tolerance in ((False, 1e-14), (True, 2.0**-24)):
+            found = _sum(call, rows, factors, 1 + index // 2, single)
+            if not close(found, terms.sum(0), terms.abs().sum(0), tolerance):
+                return False
     return True
 
 
@@ -71,7 +73,7 @@ def _squares_agree(call: Call) -> bool:
 
 WEIGHTED = Kernel(
     "weighted sums of rows",
-    lambda loaded: function(loaded, "tacit_weighted_rows", POINTER, POINTER, LONG, LONG, POINTER, INT),
+    lambda loaded: function(loaded, "tacit_weighted_rows", POINTER, POINTER, LONG, LONG, INT, POINTER, INT),
     _weighted_agrees,
 )
 SQUARES = Kernel(

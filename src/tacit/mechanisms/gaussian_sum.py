@@ -144,7 +144,7 @@ class GaussianSumMechanism:
         return self.sums({}, device)
 
     def sums(self, found: Mapping[str, Tensor], device: torch.device) -> Vectors:
-        """The sums that were found, and zeros for the others, in float64 or in whole steps."""
+        """The sums that were found, as they are, and zeros for the others, in float64 or in whole steps."""
         kind = torch.int64 if self.numerics == "strict" else torch.float64
         shapes = {**self.shapes, UNCLIPPED: (1,)} if isinstance(self.clipping, AdaptiveClip) else self.shapes
         return {

@@ -94,7 +94,7 @@ class FormedRows:
         return self.squares
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
-        return self._turned(weighted_rows(self.rows, factors)[None])[0].contiguous()
+        return self._turned(weighted_rows(self.rows, factors, several)[None])[0].contiguous()
 
     def materialise(self, start: int, stop: int) -> Tensor:
         return self._turned(self.rows[start:stop])
@@ -125,7 +125,7 @@ class PatchProducts:
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
         if self.kept is not None:
-            return weighted_rows(self.kept, factors).view(self.shape)
+            return weighted_rows(self.kept, factors, several).view(self.shape)
         return sum_by_block(self, factors, self.shape.numel())
 
     def materialise(self, start: int, stop: int) -> Tensor:

@@ -12,7 +12,7 @@ from torch.nn import functional
 from tacit.buffers import empty
 from tacit.errors import LossesError
 from tacit.gradients.layers.linear import FEATURES, OuterProducts, full, products_of_positions
-from tacit.gradients.record_gradients import RecordGradients, raised, row_squares, with_a_share
+from tacit.gradients.record_gradients import RecordGradients, is_one_stretch, raised, row_squares, with_a_share
 
 if TYPE_CHECKING:
     from tacit.gradients.forward import ForwardPass
@@ -37,9 +37,14 @@ class TokenRows:
         return squares.index_add_(0, keys.div(self.vocabulary, rounding_mode="floor"), row_squares(sums))
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
+        """The rows of each token together, before they are written to where they belong."""
+        kind = self.g.dtype if is_one_stretch(len(factors), several) else torch.float64
         factors, tokens, g = with_a_share(factors, self.tokens, self.g)
-        total = empty((self.vocabulary, self.g.shape[-1]), torch.float64, self.g.device).zero_()
-        return total.index_add_(0, tokens.flatten(), (g * factors[:, None, None]).flatten(0, 1))
+        keys, slots = torch.unique(tokens, return_inverse=True)
+        sums = torch.zeros(len(keys), g.shape[-1], dtype=torch.float64, device=g.device)
+        sums.index_add_(0, slots.flatten(), (g * factors[:, None, None]).flatten(0, 1))
+        total = empty((self.vocabulary, g.shape[-1]), kind, g.device).zero_()
+        return total.index_copy_(0, keys, sums.to(kind))
 
     def materialise(self, start: int, stop: int) -> Tensor:
         tokens, g = self.tokens[start:stop], self.g[start:stop]

@@ -14,6 +14,7 @@ from tacit.gradients.record_gradients import (
     Dense,
     RecordGradients,
     blocks_of,
+    is_one_stretch,
     raised,
     row_squares,
     squares_by_block,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tacit.gradients.forward import ForwardPass
 
 _LARGE = 1 << 14  # entries of a gradient beside which a call in Python is nothing
-FEATURES = 64  # whose products are added in float32 where there is no kernel
+FEATURES = 128  # whose products are added in float32 where there is no kernel
 
 
 @dataclass(slots=True)
@@ -68,13 +69,18 @@ class OuterProducts:
         return squares, bound, roundings
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
-        total = outer_sum(self.x, self.g, factors, several if self._in_range(factors) else 1)
+        several = several if self._in_range(factors) else 1
+        single = is_one_stretch(len(factors), several)
+        total = outer_sum(self.x, self.g, factors, several, single=single)
         if total is None:
-            total = self._sum(*with_a_share(factors, self.x, self.g))
+            kind = self.x.dtype if single else torch.float64
+            total = self._sum(kind, *with_a_share(factors, self.x, self.g))
         return total.mT if self.transposed else total
 
     def _in_range(self, factors: Tensor) -> bool:
-        """Whether factor * g can be rounded to float32 without leaving its range, however long x is."""
+        """Whether factors, or factor * g of one position, can be rounded to float32 without leaving its range."""
+        if self.x.shape[1] > 1:
+            return bool(((factors == 0.0) | ((factors > 1e-30) & (factors < 1e30))).all())
         if self._squares is None:
             return False
         squares_x, squares_g = self._squares
@@ -91,12 +97,13 @@ class OuterProducts:
             return squares, GRAM_ROUNDINGS
         return _gram(self.x).mul_(_gram(self.g)).flatten(1).sum(1), FEATURES + 1
 
-    def _sum(self, factors: Tensor, x: Tensor, g: Tensor) -> Tensor:
-        """[out, in]: within a record in its own precision, over records in float64."""
+    def _sum(self, kind: torch.dtype, factors: Tensor, x: Tensor, g: Tensor) -> Tensor:
+        """[out, in]: within a record in its own precision, over records in float64, or of large ones in ``kind``."""
         if x.shape[1] == 1:
             return (g[:, 0].double() * factors[:, None]).mT @ x[:, 0].double()
-        total = torch.zeros(g.shape[2], x.shape[2], dtype=torch.float64, device=x.device)
-        if self._size >= _LARGE:  # one record's gradient stays in the cache
+        large = self._size >= _LARGE  # one record's gradient stays in the cache
+        total = torch.zeros(g.shape[2], x.shape[2], dtype=kind if large else torch.float64, device=x.device)
+        if large:
             for one, other, factor in zip(g, x, factors.tolist(), strict=True):
                 total.add_(one.mT @ other, alpha=factor)
             return total
