@@ -174,6 +174,5 @@ def test_a_record_that_cancels_does_not_round_the_others(positions):
         gs = torch.cat([g[:place], large, g[place:]])
         joined = kernels.outer_sum(more, gs, torch.ones(records + 1, dtype=torch.float64), 1, single=True)
         own = kernels.outer_sum(torch.ones(1, positions, 20), large, torch.ones(1, dtype=torch.float64))
-        assert alone is not None and joined is not None and own is not None
         moved = (joined.double() - alone.double() - own).norm() / (own.norm() + 1)
         assert float(moved) < 2.0**-11

@@ -4,7 +4,8 @@
    Records of few positions are summed in double precision altogether: a product of two floats is exact there. Records of
    many add up their own positions in single precision, in stretches that start anew, and each stretch goes into the
    double sum. The caller may allow stretches of several records of one position, in a sample so small that this rounding
-   cannot exceed the slack; it takes half the time. Where all records may be one stretch, their sum is of floats.
+   cannot exceed the slack; it takes half the time. There the sum may be rounded to floats at its end, and where all
+   records may be one stretch, it is of floats altogether.
 
    All are products of matrices: a tile of OUTS by VECTORS vectors stays in registers while a stretch of lines (a line is
    one position of one record) goes by, from copies ("panels") that lie in memory in the order in which they are read. A
@@ -114,7 +115,7 @@ TILE(tile_of_floats, float, Floats)
 
 /* A tile of the result: all stretches of all parts are added to it in the first-level cache, and then it goes to where
    it belongs. `outs` is what the compiler unrolls, `rows` what there is. */
-#define WHOLE_TILE(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL)                                                          \
+#define WHOLE_TILE(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL, RESULT)                                                  \
     INLINE void NAME(const Part *parts, long count, const TYPE *room, long line, long i, long j, long rows,        \
                      const int outs) {                                                                             \
         const long x_columns = (parts->ins + WIDTH - 1) / WIDTH * WIDTH, columns = least(WIDTH, parts->ins - j);   \
@@ -133,11 +134,11 @@ TILE(tile_of_floats, float, Floats)
             }                                                                                                      \
         }                                                                                                          \
         for (long o = 0; o < rows; o++) {                                                                          \
-            TOTAL *restrict to = (TOTAL *)parts->to + (i + o) * parts->in + j;                                     \
+            RESULT *restrict to = (RESULT *)parts->to + (i + o) * parts->in + j;                                   \
             if (parts->first)                                                                                      \
-                for (long c = 0; c < columns; c++) to[c] = total[o * WIDTH + c];                                   \
+                for (long c = 0; c < columns; c++) to[c] = (RESULT)total[o * WIDTH + c];                           \
             else                                                                                                   \
-                for (long c = 0; c < columns; c++) to[c] += total[o * WIDTH + c];                                  \
+                for (long c = 0; c < columns; c++) to[c] += (RESULT)total[o * WIDTH + c];                          \
         }                                                                                                          \
     }
 
@@ -183,15 +184,16 @@ TILE(tile_of_floats, float, Floats)
         }                                                                                                          \
     }
 
-#define SUMS(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL, COPY_LINES)                                                    \
-    WHOLE_TILE(NAME##_in_tile, ONE, TYPE, VECTOR, WIDTH, TOTAL)                                                    \
+#define SUMS(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL, RESULT, COPY_LINES)                                            \
+    WHOLE_TILE(NAME##_in_tile, ONE, TYPE, VECTOR, WIDTH, TOTAL, RESULT)                                            \
     BY_OUTS(NAME##_by_outs, NAME##_in_tile, TYPE)                                                                  \
     ADD_PARTS(NAME, TYPE, WIDTH, COPY_LINES, NAME##_by_outs)
 
-SUMS(doubles_to_doubles, tile_of_doubles, double, Doubles, DOUBLES, double, copy_doubles)
-SUMS(doubles_to_floats, tile_of_doubles, double, Doubles, DOUBLES, float, copy_doubles)
-SUMS(floats_to_doubles, tile_of_floats, float, Floats, FLOATS, double, copy_floats)
-SUMS(floats_to_floats, tile_of_floats, float, Floats, FLOATS, float, copy_floats)
+SUMS(doubles_to_doubles, tile_of_doubles, double, Doubles, DOUBLES, double, double, copy_doubles)
+SUMS(doubles_to_floats, tile_of_doubles, double, Doubles, DOUBLES, float, float, copy_doubles)
+SUMS(floats_to_doubles, tile_of_floats, float, Floats, FLOATS, double, double, copy_floats)
+SUMS(floats_rounded, tile_of_floats, float, Floats, FLOATS, double, float, copy_floats)
+SUMS(floats_to_floats, tile_of_floats, float, Floats, FLOATS, float, float, copy_floats)
 
 /* ---- which lines ---- */
 
@@ -257,16 +259,19 @@ static long next_parts(const Records *all, long lines, long *record, long *at, l
 }
 
 /* to [out, in]; 0, or 1 where memory is short. `several`: records of one position that share a stretch, or 1; `single`:
-   all records may, and the result is of floats; none may have more than DEPTH positions then. Where `ends` is given,
+   the result is of floats, and none may have more than DEPTH positions; several positions, or all records, are one
+   stretch then, else their stretches are added in double precision and rounded once. Where `ends` is given,
    records have different numbers of positions, of which `positions` are what is usual. */
 int tacit_outer_sum(const float *x, const float *g, const double *factors, const long *ends, long records,
                     long positions, long in, long out, long several, int single, void *to, int threads) {
     const Records all = {factors, ends, records, positions};
     if (positions > 1 || ends) several = 1;
     const int doubles = positions <= FEW_POSITIONS && several <= 1;
+    const int rounded = single && positions == 1 && several < records;
     const long size = doubles ? sizeof(double) : sizeof(float);
     const long line = size * (least(in, MOST) + FLOATS + least(out, MOST) + OUTS), fit = ROOM / (DEPTH * line);
-    const long most = fit < 1 ? 1 : least(fit, PARTS), lines = least(most * DEPTH, end_of(&all, records - 1) + 16 * most);
+    const long wanted = rounded ? (records + DEPTH - 1) / DEPTH : fit < 1 ? 1 : fit; /* one go: rounded once */
+    const long most = least(wanted, PARTS), lines = least(most * DEPTH, end_of(&all, records - 1) + 16 * most);
     void *room = aligned_alloc(64, (size_t)(line * lines / 64 + 1) * 64);
     Plan *plan = malloc(sizeof *plan);
     long count, first = 1;
@@ -282,6 +287,7 @@ int tacit_outer_sum(const float *x, const float *g, const double *factors, const
                 }
                 if (doubles && single) doubles_to_floats(plan->parts, count, room, threads);
                 else if (doubles) doubles_to_doubles(plan->parts, count, room, threads);
+                else if (rounded) floats_rounded(plan->parts, count, room, threads);
                 else if (single) floats_to_floats(plan->parts, count, room, threads);
                 else floats_to_doubles(plan->parts, count, room, threads);
             }

@@ -27,10 +27,12 @@ def outer_sum(x: Tensor, g: Tensor, factors: Tensor, several: int = 1, *, single
 
     x is [records, positions, in], g [records, positions, out], both float32, factors [records] in float64. A record's
     own positions may be added in float32, in runs of at most 256, and so may ``several`` records of one position, if
-    factor * g stays in float32's range; all else is float64. With ``single`` all records are added up in float32, and
-    their sum is left in it; factors other than 0 must be in its range. But not where a record has more positions than a
-    run: its parts may be far longer than all of it, and would round the others. A record of factor 0 is not looked at;
-    a record whose gradient is not finite, or overflows float32, must have the factor 0.
+    factor * g stays in float32's range; all else is float64. A record of factor 0 is not looked at; one whose gradient
+    is not finite, or overflows float32, must have the factor 0.
+
+    With ``single`` the sum is left in float32: of one position it is rounded at its end; of several, or where all
+    records are one stretch, they are added up in it, and factors other than 0 must be in its range. But not where a
+    record has more positions than a run: its parts may be far longer than all of it, and would round the others.
     """
     call = KERNEL.calls()
     if call is None or not _suits(x, g, factors):
@@ -143,7 +145,7 @@ def _rounds_within_stretches(call: Call) -> bool:
         factors[7] = 0.0
         x[7, 0, 3] = torch.inf
         wanted, size = _reference(x[factors > 0], g[factors > 0], factors[factors > 0])
-        for several, single, roundings in ((7, False, 1), (300, True, 40)):
+        for several, single, roundings in ((7, False, 1), (7, True, 2), (300, True, 40)):
             found = _run(call, x, g, factors, 2, several, single)
             if found is None or not close(found, wanted, size, roundings * tolerance):
                 return False

@@ -70,7 +70,7 @@ class OuterProducts:
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
         several = several if self._in_range(factors) else 1
-        single = is_one_stretch(len(factors), several)
+        single = is_one_stretch(len(factors), several) or (several > 1 and self.x.shape[1] == 1)
         total = outer_sum(self.x, self.g, factors, several, single=single)
         if total is None:
             kind = self.x.dtype if single else torch.float64
