@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from matplotlib import pyplot
 
 from tools.notebooks import FOLDER, PAGES, ROOT, cells, run, source
 
@@ -40,6 +41,7 @@ def test_a_notebook_runs(name, tmp_path, monkeypatch, request):
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}")
+    pyplot.close("all")  # what tests before this one have left open is no picture of the page
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     names = {"__name__": "__main__"}

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import threading
 import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,27 +86,29 @@ def imported(names: frozenset[str], package: str | None) -> dict[str, types.Modu
     return {name: module for name, module in found.items() if isinstance(module, types.ModuleType)}
 
 
-def hung_on(used: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """What a function hangs on installed modules, classes and functions, or finds there by the names that it uses."""
-    found: dict[str, Any] = {}
-    homes = [(path, home) for path, home in used.items() if isinstance(home, _HOMES)]
+Home = tuple[str, Mapping[str, Any], bool]  # a path, what is there, and whether it is a library's
+
+
+def homes_of(reached: dict[str, Any], names: frozenset[str]) -> list[Home]:
+    """Where a function keeps things, or finds them, by the names that it uses.
+
+    In modules of the user's own, and in modules, classes and functions that are installed.
+    """
+    found: list[Home] = []
+    homes = [(path, home) for path, home in reached.items() if isinstance(home, _HOMES)]
     seen: set[int] = set()
     for path, home in homes:  # grows meanwhile
-        if id(home) in seen or not is_library(home):
-            continue
-        seen.add(id(home))
-        entries = vars(home)
-        for name in names:
-            value = entries.get(name)
-            if isinstance(value, _HOMES) and is_library(value):
-                homes.append((f"{path}.{name}", value))
-            elif name in entries and _is_a_users(value):
-                found[f"{path}.{name}"] = value
+        of_user = isinstance(home, types.ModuleType) and is_users_module(home)
+        if id(home) not in seen and (of_user or is_library(home)):
+            seen.add(id(home))
+            entries = vars(home)
+            found.append((path, entries, not of_user))
+            homes += [(f"{path}.{name}", entries[name]) for name in names if isinstance(entries.get(name), _HOMES)]
     return found
 
 
-def _is_a_users(value: Any) -> bool:
-    """A function in place of a library's, or what is no code at all."""
+def is_a_users(value: Any) -> bool:
+    """Whether what a library has is a user's: a function in place of its own, or what is no code at all."""
     if isinstance(value, types.FunctionType):
-        return True
+        return not is_library(value)
     return not callable(value) and not isinstance(value, _DESCRIPTORS)

@@ -14,7 +14,7 @@ import threading
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,7 +23,16 @@ import torch
 from torch import Tensor
 
 from tacit.isolation.facts import LONG, NOTHING, PLAIN_VALUES
-from tacit.isolation.libraries import hung_on, imported, is_library, is_opaque, is_users_module, patches_of
+from tacit.isolation.libraries import (
+    Home,
+    homes_of,
+    imported,
+    is_a_users,
+    is_library,
+    is_opaque,
+    is_users_module,
+    patches_of,
+)
 
 _SOME = 64  # entries of a longer one that are looked into
 
@@ -90,7 +99,7 @@ def _by_kind(thing: Any) -> Look | None:
         case types.CellType():
             return lambda cell: {"value": _content(cell)}
         case types.FunctionType():
-            return _of_function
+            return _look_at_function(thing)
         case types.MethodType():
             return lambda method: {"self": method.__self__, "function": method.__func__}
         case functools.partial():
@@ -170,18 +179,30 @@ def of_library_class(kind: type) -> dict[str, Any]:
     return {**patches_of(kind), "bases": kind.__bases__}
 
 
-def _of_function(function: types.FunctionType) -> dict[str, Any]:
+def _look_at_function(function: types.FunctionType) -> Look | None:
+    """Where the names of a function lead is found out once: it is asked at every step what is there."""
     if is_library(function):
-        return {}
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        return None
     names, space = _names_in(function.__code__), function.__globals__
-    used = {name: space[name] for name in names if name in space}
-    reached = {**imported(names, space.get("__package__")), **used}
-    if "logging" in reached:
-        used["logging.root"] = logging.root
-    return {**used, **_of_modules(reached, names), **hung_on(reached, names), **dict(cells), **function.__dict__,
-            "defaults": function.__defaults__, "keyword defaults": function.__kwdefaults__,
-            "__code__": function.__code__}  # fmt: skip
+    reached = {**imported(names, space.get("__package__")), **{name: space[name] for name in names if name in space}}
+    homes: list[Home] = [("", space, False)]
+    homes += [(f"{path}.", entries, library) for path, entries, library in homes_of(reached, names)]
+    places = [(f"{path}{name}", entries, name, library) for path, entries, library in homes for name in names]
+    more = {"logging.root": logging.root} if "logging" in reached else {}
+    return functools.partial(_of_function, places, more)
+
+
+def _of_function(
+    places: Sequence[tuple[str, Mapping[str, Any], str, bool]], more: dict[str, Any], function: types.FunctionType
+) -> dict[str, Any]:
+    used = {
+        path: entries[name]
+        for path, entries, name, library in places
+        if name in entries and (not library or is_a_users(entries[name]))
+    }
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {**used, **more, **dict(cells), **function.__dict__, "defaults": function.__defaults__,
+            "keyword defaults": function.__kwdefaults__, "__code__": function.__code__}  # fmt: skip
 
 
 @functools.lru_cache(maxsize=4096)
@@ -193,16 +214,6 @@ def _names_in(code: types.CodeType) -> frozenset[str]:
     inner = (_names_in(one) for one in code.co_consts if isinstance(one, types.CodeType))
     texts = [one for one in code.co_consts if isinstance(one, str) and one.replace(".", "_").isidentifier()]
     return frozenset([*code.co_names, *texts]).union(*inner)
-
-
-def _of_modules(used: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """What a function names of the user's own modules: ``statistics.seen`` after ``from project import statistics``."""
-    found: dict[str, Any] = {}
-    for path, module in used.items():
-        if isinstance(module, types.ModuleType) and is_users_module(module):
-            inner = {f"{path}.{name}": value for name, value in vars(module).items() if name in names}
-            found |= inner | _of_modules(inner, names)
-    return found
 
 
 def _of_logger(log: logging.Logger) -> dict[str, Any]:
