@@ -91,8 +91,8 @@ def kernel_of_norms_that_gives_none():
 @attack("A11", row="F6", slow=True)
 def kernel_of_products_that_adds_twice():
     """Every record's share of a linear layer is added twice."""
-    line = r"scaled \? p->runs\[r\]\.factor"
-    return _with("outer_sum.c", line, "scaled ? 2.0 * p->runs[r].factor", _small, _name(3))
+    line = r"total\[c\] \+= factor \*"
+    return _with("outer_sum.c", line, "total[c] += 2 * factor *", _small, _name(3))
 
 
 @attack("A11", row="F6", slow=True)
