@@ -31,6 +31,13 @@ def test_what_is_installed_for_a_user_or_by_the_system_is_a_library(monkeypatch,
     assert is_installed(name) is installed
 
 
+def test_what_is_run_is_never_a_library(monkeypatch):
+    """``python -m cProfile train.py`` leaves its own module in the place of the script's."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["os"])
+    is_installed.cache_clear()
+    assert not is_installed("__main__")
+
+
 def test_slots_are_put_back_whatever_they_are_called():
     class Kept:
         __slots__ = ("__hidden", "late")

@@ -71,6 +71,8 @@ def patches_of(home: Any) -> dict[str, types.FunctionType]:
 @functools.cache
 def is_installed(package: str) -> bool:
     """Also for one user alone (``pip install --user``), by the system, or beside a virtual environment."""
+    if package == "__main__":  # what is run, also by a profiler or a test runner that stands in its place
+        return False
     if package in sys.stdlib_module_names or package in ("tacit", "torch"):  # in a source tree too
         return True
     file = Path(getattr(sys.modules.get(package), "__file__", None) or ".")
