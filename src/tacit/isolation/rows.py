@@ -184,15 +184,7 @@ class Isolated(Watched, DrawsOfRows):
             output = self.with_parameters(facts, func, args, kwargs, trained, of_rows)
         return self.plainly(facts, func, args, kwargs, of_rows) if output is NotImplemented else output
 
-    def with_parameters(
-        self,
-        facts: Known,
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        trained: list[Tensor],
-        of_rows: bool,
-    ) -> Any:
+    def with_parameters(self, *call: Any, **_: Any) -> Any:
         """A call with parameters that has no rule; NotImplemented if it is like any other."""
         return NotImplemented
 
