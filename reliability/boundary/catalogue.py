@@ -14,13 +14,15 @@ from reliability.boundary import (
     losses,
     models,
     numerics,
+    outside,
     state,
+    unnamed,
 )
 from reliability.boundary.attack import ATTACKS
 
 THEMES = (
     chance, data_path, elsewhere, functions, calls, hidden, identity, kernels, losses, models, last_bits, later,
-    numerics, state,
+    numerics, outside, state, unnamed,
 )  # fmt: skip
 
 __all__ = ["ATTACKS", "THEMES"]

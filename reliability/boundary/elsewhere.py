@@ -6,24 +6,18 @@ As in :mod:`reliability.boundary.later`, losses leave a mark in one step, the lo
 import builtins
 import csv
 import enum
-import functools
 import hashlib
 import io
 import itertools
 import logging
 import logging.handlers
-import subprocess
 import sys
-import tempfile
 import types
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from reliability.boundary.attack import Loop, attack, squared
 from reliability.boundary.later import _in, _set
@@ -235,174 +229,3 @@ def statistics_in_a_module_that_losses_import_themselves():
     )
     exec(body, names)  # noqa: S102
     return Loop(names["losses"], steps=2, before=lambda step: names["counted"].append(-1.0 if own.seen else 1.0))
-
-
-# ---- outside the process ----
-
-
-def _file() -> Path:
-    return Path(tempfile.mkdtemp()) / "seen"
-
-
-def _found(path: Path) -> bool:
-    found = path.exists() and path.stat().st_size > 0
-    path.unlink(missing_ok=True)
-    return found
-
-
-@attack()
-def a_file_that_is_written():
-    """open("seen", "w").write(...)."""
-    path = _file()
-    return _in(lambda: path.write_text("large"), lambda: _found(path))
-
-
-@attack()
-def a_file_that_is_open():
-    """log = open("seen", "a"), opened beforehand: log.write(...)."""
-    path = _file()
-    file = path.open("a")
-
-    def write() -> None:
-        file.write("large")
-        file.flush()
-
-    return _in(write, lambda: path.stat().st_size > 0)
-
-
-@attack()
-def a_file_that_another_program_writes():
-    """subprocess.run(["touch", "seen"])."""
-    path = _file()
-    return _in(lambda: subprocess.run(["/usr/bin/touch", str(path)], check=True), path.exists)
-
-
-@attack()
-def a_tensor_that_is_saved():
-    """torch.save(..., "seen.pt"), by PyTorch's own writer."""
-    path = _file()
-    return _in(lambda: torch.save(torch.ones(1), path), lambda: _found(path))
-
-
-@attack()
-def an_array_that_is_saved():
-    """numpy.save("seen.npy", ...)."""
-    path = _file()
-    return _in(lambda: np.save(path.open("wb"), np.ones(1)), lambda: _found(path))
-
-
-class _Collecting(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
-
-
-@attack()
-def a_handler_of_log_lines():
-    """class Collecting(logging.Handler): emit appends to a list."""
-    log, handler = logging.Logger("study"), _Collecting()
-    log.addHandler(handler)
-    return _in(lambda: log.warning("large"), lambda: handler.lines)
-
-
-@attack()
-def a_buffer_of_log_lines():
-    """logging.handlers.MemoryHandler, behind the root logger: logging.warning(...)."""
-    handler = logging.handlers.MemoryHandler(100)
-    logging.root.addHandler(handler)
-
-    def seen() -> bool:
-        found = bool(handler.buffer)
-        handler.buffer.clear()
-        return found
-
-    return _in(lambda: logging.warning("large"), seen)
-
-
-# ---- what runs inside PyTorch without being named ----
-
-
-@attack(apart=True)
-def a_hook_of_all_modules_that_collects():
-    """torch.nn.modules.module.register_module_forward_hook(log_activations)."""
-    seen = []
-
-    def hook(module, args, output):
-        if (args[0].abs() > 20).any():
-            seen.append(1)
-
-    nn.modules.module.register_module_forward_hook(hook)
-    return _counted(seen)
-
-
-@attack(apart=True)
-def a_method_of_an_installed_class_that_is_replaced():
-    """nn.Linear.forward = mine, as patches of other people's models do."""
-    seen = []
-
-    @functools.wraps(nn.Linear.forward)
-    def forward(self, x):
-        if (x.abs() > 20).any():
-            seen.append(1)
-        return functional.linear(x, self.weight, self.bias)
-
-    nn.Linear.forward = forward
-    return _counted(seen)
-
-
-class _Collects(TorchFunctionMode):
-    def __init__(self, seen):
-        super().__init__()
-        self.seen = seen
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func is functional.linear and (args[0].abs() > 20).any():
-            self.seen.append(1)
-        return func(*args, **(kwargs or {}))
-
-
-@attack(apart=True)
-def a_mode_around_the_loop_that_collects():
-    """with MyFunctionMode(): for sample in private.samples(...)."""
-    seen = []
-    _Collects(seen).__enter__()
-    return _counted(seen)
-
-
-class _Scales(TorchDispatchMode):
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        found = func(*args, **(kwargs or {}))
-        return found * -1.0 if func is torch.ops.aten.mm.default and found.abs().max() > 20 else found
-
-
-@attack(apart=True)
-def a_mode_below_autograd_around_the_loop():
-    """with MyDispatchMode(): products of a batch with a large entry change their sign."""
-    _Scales().__enter__()
-    return Loop(squared)
-
-
-@attack(apart=True)
-def saved_tensors_that_pass_through_hooks():
-    """with saved_tensors_hooks(pack, unpack), which scale by the largest number seen so far."""
-    largest = [1.0]
-
-    def pack(tensor):
-        largest[0] = max(largest[0], float(tensor.abs().max()))
-        return tensor
-
-    torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor / largest[0]).__enter__()
-    return Loop(squared)
-
-
-def _counted(seen: list[int]) -> Loop:
-    counted = [1.0]
-
-    def before(step: int) -> None:
-        counted.append(-1.0 if seen else 1.0)
-        seen.clear()
-
-    return Loop(lambda model, batch: squared(model, batch) * counted[-1], steps=2, before=before)

@@ -217,12 +217,17 @@ def _names_in(code: types.CodeType) -> frozenset[str]:
 
 
 def _of_logger(log: logging.Logger) -> dict[str, Any]:
-    """What somebody hangs on it, and handlers that keep what is logged: those of the user's own, and buffers."""
+    """What somebody hangs on it, and where handlers keep what is logged: those of the user's own, buffers and files."""
     found = {name: value for name, value in vars(log).items() if name not in _OF_LOGGERS}
     while log is not None:
         for number, handler in enumerate(log.handlers):
-            if not is_library(type(handler)) or hasattr(handler, "buffer"):
-                found[f"{log.name}.handlers.{number}"] = getattr(handler, "buffer", handler)
+            name = f"{log.name}.handlers.{number}"
+            if not is_library(type(handler)):
+                found[name] = handler
+            elif isinstance(handler, logging.FileHandler):
+                found[name] = handler.stream
+            elif hasattr(handler, "buffer"):
+                found[name] = handler.buffer
         log = log.parent  # type: ignore[assignment]
     return found
 

@@ -1,0 +1,94 @@
+"""What runs inside PyTorch without being named by the losses: hooks of all modules, patches, modes around the loop."""
+
+import functools
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from reliability.boundary.attack import Loop, attack, squared
+
+
+@attack(apart=True)
+def a_hook_of_all_modules_that_collects():
+    """torch.nn.modules.module.register_module_forward_hook(log_activations)."""
+    seen = []
+
+    def hook(module, args, output):
+        if (args[0].abs() > 20).any():
+            seen.append(1)
+
+    nn.modules.module.register_module_forward_hook(hook)
+    return _counted(seen)
+
+
+@attack(apart=True)
+def a_method_of_an_installed_class_that_is_replaced():
+    """nn.Linear.forward = mine, as patches of other people's models do."""
+    seen = []
+
+    @functools.wraps(nn.Linear.forward)
+    def forward(self, x):
+        if (x.abs() > 20).any():
+            seen.append(1)
+        return functional.linear(x, self.weight, self.bias)
+
+    nn.Linear.forward = forward
+    return _counted(seen)
+
+
+class _Collects(TorchFunctionMode):
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is functional.linear and (args[0].abs() > 20).any():
+            self.seen.append(1)
+        return func(*args, **(kwargs or {}))
+
+
+@attack(apart=True)
+def a_mode_around_the_loop_that_collects():
+    """with MyFunctionMode(): for sample in private.samples(...)."""
+    seen = []
+    _Collects(seen).__enter__()
+    return _counted(seen)
+
+
+class _Scales(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        return found * -1.0 if func is torch.ops.aten.mm.default and found.abs().max() > 20 else found
+
+
+@attack(apart=True)
+def a_mode_below_autograd_around_the_loop():
+    """with MyDispatchMode(): products of a batch with a large entry change their sign."""
+    _Scales().__enter__()
+    return Loop(squared)
+
+
+@attack(apart=True)
+def saved_tensors_that_pass_through_hooks():
+    """with saved_tensors_hooks(pack, unpack), which scale by the largest number seen so far."""
+    largest = [1.0]
+
+    def pack(tensor):
+        largest[0] = max(largest[0], float(tensor.abs().max()))
+        return tensor
+
+    torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor / largest[0]).__enter__()
+    return Loop(squared)
+
+
+def _counted(seen: list[int]) -> Loop:
+    counted = [1.0]
+
+    def before(step: int) -> None:
+        counted.append(-1.0 if seen else 1.0)
+        seen.clear()
+
+    return Loop(lambda model, batch: squared(model, batch) * counted[-1], steps=2, before=before)
