@@ -21,7 +21,7 @@ from tacit.audit import (
     self_checks,
 )
 from tacit.audit.attacks import lowest_epsilon
-from tacit.audit.audit import loudest_event, self_subjects
+from tacit.audit.audit import most_frequent_event, self_subjects
 from tacit.audit.canary import Leak, Moments, Scores, claimed_ledger, measure, surely_leaked
 from tacit.audit.engine.judge import CHUNK, judge
 from tacit.audit.engine.workloads import workloads
@@ -189,7 +189,7 @@ def test_formulas_hold_and_the_simulation_is_right():
 
 def test_a_run_is_audited_with_its_own_numbers(folder):
     ledger = read_ledger(folder)
-    subject = subject_of(loudest_event(ledger), "record")
+    subject = subject_of(most_frequent_event(ledger), "record")
     assert subject.claimed == EVENT.queries
     assert check_noise([subject], 60_000, processes=0).held
     finding = check_canary(subject, ledger, 1e-5, steps=400)
@@ -241,7 +241,7 @@ def test_a_seeded_run_is_broken(tmp_path):
 def test_posterior_samples_have_nothing_to_replay(tmp_path):
     with LedgerFile(tmp_path / "ledger.jsonl", LedgerHeader()) as ledger:
         ledger.reserve([Charge(PosteriorSample(1.0, 0.5, True), 1)])
-    assert loudest_event(read_ledger(tmp_path)) is None
+    assert most_frequent_event(read_ledger(tmp_path)) is None
     assert run(["audit", str(tmp_path), "--json"]) == 0
 
 

@@ -23,7 +23,7 @@ from scipy.stats import beta, binom
 from torch import Tensor, nn
 
 from tacit.accountants.search import root
-from tacit.audit.canary import CONFIDENCE, claimed_epsilon, loudness
+from tacit.audit.canary import CONFIDENCE, canary_length, claimed_epsilon
 from tacit.audit.finding import Finding, turns_errors_into_findings
 from tacit.audit.recount import descent
 from tacit.audit.replay import classify
@@ -58,7 +58,7 @@ def check_one_run(subject: Subject, ledger: Ledger, delta: float, canaries: int 
 
 def _run_scores(subject: Subject, steps: int, inside: NDArray[np.bool_]) -> torch.Tensor:
     width = len(inside)
-    rows = (loudness(subject) * torch.eye(width, dtype=torch.float64))[torch.from_numpy(inside)]
+    rows = (canary_length(subject) * torch.eye(width, dtype=torch.float64))[torch.from_numpy(inside)]
     scores = torch.zeros(width, dtype=torch.float64)
     with subject.engine(width, torch.float64, steps) as audited:
         for sample in audited.private.samples(DataSource(rows), steps):

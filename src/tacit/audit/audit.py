@@ -70,7 +70,7 @@ def run_checks(run: Path, delta: float, effort: Effort = "standard") -> list[Che
     """The checks of a run: of its files, and of the mechanism with the very numbers of its ledger."""
     ledger = read_ledger(run)
     checks: list[Check] = [lambda: check_records(ledger_path(run), delta)]
-    event = loudest_event(ledger)
+    event = most_frequent_event(ledger)
     if event is None:
         return checks
     subject = subject_of(event, ledger.header.unit)
@@ -88,7 +88,7 @@ def run_checks(run: Path, delta: float, effort: Effort = "standard") -> list[Che
     return checks
 
 
-def loudest_event(ledger: Ledger) -> SamplingEvent | None:
+def most_frequent_event(ledger: Ledger) -> SamplingEvent | None:
     """The event with the most steps among those that release sums; a search does so in its trials."""
     pairs = [pair for e, n in ledger.merged().items() for pair in (e.trial if isinstance(e, Tuned) else ((e, n),))]
     counts = {e: n for e, n in pairs if not isinstance(e, PosteriorSample | ShuffledStep)}

@@ -129,7 +129,7 @@ def canary_scores(subject: Subject, steps: int) -> Scores:
     width = max(2, min(units, rare, _MOST_NUMBERS // units))  # more units than that stay silent
     rows = 1 if subject.unit.unit == "record" else ROWS_OF_A_UNIT
     loud = torch.zeros(units, width, dtype=torch.float64)
-    loud[:width] = loudness(subject) * torch.eye(width, dtype=torch.float64)
+    loud[:width] = canary_length(subject) * torch.eye(width, dtype=torch.float64)
     owners = np.repeat(np.arange(units), rows).tolist() if subject.unit.unit == "user" else None
     source = DataSource(loud.repeat_interleave(rows, 0), user_ids=owners)
     steps = -(-steps // subject.sampling.steps_per_pass) * subject.sampling.steps_per_pass
@@ -149,7 +149,7 @@ def canary_scores(subject: Subject, steps: int) -> Scores:
     return scores
 
 
-def loudness(subject: Subject) -> float:
+def canary_length(subject: Subject) -> float:
     """The length of a canary's gradient: far above every clip norm of the subject."""
     return LOUD * max((query.clip_norm for query in subject.claimed or ()), default=1.0)
 

@@ -61,10 +61,10 @@ def say_regression(
         return
     typer.echo(table_text([*rows, *differences], found.problem.is_ratio, form))
     if form == "text":
-        _say_beneath(found, out, results)
+        _print_notes(found, out, results)
 
 
-def _say_beneath(found: Regression, out: Path, results: Sequence[Any]) -> None:
+def _print_notes(found: Regression, out: Path, results: Sequence[Any]) -> None:
     problem = found.problem
     console.print()
     references = ", ".join(f"{column} = {level}" for column, level in problem.design.references.items())

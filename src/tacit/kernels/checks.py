@@ -7,7 +7,7 @@ computes bounds what one record may do, so that a wrong one would be a wrong gua
 import ctypes
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -28,12 +28,32 @@ class KernelWarning(UserWarning):
 
 @dataclass(slots=True)
 class Kernel(Generic[Calls]):
-    """Functions of the library that belong together: how to bind them, and whether they give PyTorch's numbers."""
+    """Functions of the library that belong together: how to bind them, and whether they give PyTorch's numbers.
+
+    ``enough`` is the work for which a second thread pays.
+    """
 
     name: str
     bind: Callable[[ctypes.CDLL], Calls]
     agrees: Callable[[Calls], bool]
+    enough: int
     _known: list[Calls | None] = field(default_factory=list)
+
+    def ready(
+        self, work: int, floats: Sequence[Tensor] = (), doubles: Sequence[Tensor] = (), integers: Sequence[Tensor] = ()
+    ) -> tuple[Calls, int] | None:
+        """The functions, and the number of threads that so much work is worth.
+
+        None where there are none, or the numbers of a tensor do not lie in memory as they are, in the type they need.
+        """
+        calls = self.calls()
+        if calls is None:
+            return None
+        for tensors, dtype in ((floats, torch.float32), (doubles, torch.float64), (integers, torch.int64)):
+            for tensor in tensors:
+                if tensor.dtype is not dtype or not tensor.is_cpu or tensor.is_neg():
+                    return None
+        return calls, torch.get_num_threads() if work >= self.enough else 1
 
     def calls(self) -> Calls | None:
         """The functions, or None where there is no library or it differs, which is said once."""
@@ -85,19 +105,6 @@ def function(loaded: ctypes.CDLL, name: str, *arguments: Any, result: Any = None
     call = loaded[name]
     call.argtypes, call.restype = arguments, result
     return call
-
-
-def is_plain(*tensors: Tensor, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether their numbers lie in memory as they are."""
-    for tensor in tensors:  # noqa: SIM110 (asked dozens of times a step: a generator takes twice as long)
-        if tensor.dtype != dtype or not tensor.is_cpu or tensor.is_neg():
-            return False
-    return True
-
-
-def threads_for(work: int, enough: int) -> int:
-    """As many as PyTorch has, where the work is worth a second one."""
-    return torch.get_num_threads() if work >= enough else 1
 
 
 # ---- numbers to compare with ----

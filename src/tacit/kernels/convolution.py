@@ -16,12 +16,9 @@ from tacit.kernels.checks import (
     close,
     function,
     integers,
-    is_plain,
     numbers,
-    threads_for,
 )
 
-_ENOUGH = 1 << 16  # entries of gradients for which a second thread pays
 Pads = Sequence[tuple[int, int]]
 
 
@@ -34,16 +31,16 @@ def convolution_rows(
     (before, after) of either side; without groups and dilation. The gradients are [records, out * kernel height *
     kernel width * in] in this order, in ``out`` if that is given, the squares [records] in float64.
     """
-    call = KERNEL.calls()
-    if call is None or not _suits(image, g, shape, stride, padding):
+    if not _suits(image, g, shape, stride, padding):
         return None
     size = torch.Size(shape).numel()
     if out is None:
         out = torch.empty(len(g) * size, dtype=torch.float32, device="cpu")
-    if out.numel() != len(g) * size or not (is_plain(out) and out.is_contiguous()):
+    ready = KERNEL.ready(out.numel(), (image, g, out))
+    if ready is None or out.numel() != len(g) * size or not out.is_contiguous():
         return None
-    threads = threads_for(out.numel(), _ENOUGH)
-    return _run(call, image.contiguous(), g.contiguous(), shape, stride, padding, out.view(len(g), size), threads)
+    rows = out.view(len(g), size)
+    return _run(ready[0], image.contiguous(), g.contiguous(), shape, stride, padding, rows, ready[1])
 
 
 def _run(
@@ -65,7 +62,7 @@ def _run(
 
 
 def _suits(image: Tensor, g: Tensor, shape: Sequence[int], stride: Sequence[int], padding: Pads) -> bool:
-    if len(shape) != 4 or image.dim() != 4 or g.dim() != 4 or not is_plain(image, g) or len(image) != len(g):
+    if len(shape) != 4 or image.dim() != 4 or g.dim() != 4 or len(image) != len(g):
         return False
     if image.shape[1] != shape[1] or g.shape[1] != shape[0] or min(*shape, *image.shape[1:], *g.shape[1:]) < 1:
         return False
@@ -124,4 +121,5 @@ KERNEL = Kernel(
     "convolutions",
     lambda loaded: function(loaded, "tacit_convolution", POINTER, POINTER, LONG, *[POINTER] * 3, INT, result=INT),
     _agrees,
+    enough=1 << 16,
 )

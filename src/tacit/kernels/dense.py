@@ -18,15 +18,12 @@ from tacit.kernels.checks import (
     close,
     function,
     integers,
-    is_plain,
     numbers,
-    threads_for,
 )
 
 NONE, RELU, TANH, SIGMOID = range(4)  # activations
 CLASSES, YES_OR_NO, NUMBER, COUNT = range(4)  # what is predicted
 Layers = Sequence[tuple[Tensor, Tensor | None]]  # weight and bias of each
-_ENOUGH = 1 << 19  # multiplications for which a second thread pays
 
 
 class _Network(ctypes.Structure):
@@ -138,14 +135,13 @@ def dense_rows(
     shape: DenseShape, layers: Layers, x: Tensor, targets: Tensor, clip: tuple[float, float, float] | None = None
 ) -> DenseRows | None:
     """The records x [records, width] with their targets [records] at some weights; None if the kernel cannot."""
-    calls = KERNEL.calls()
-    of_targets = torch.int64 if shape.kind == CLASSES else torch.float32
     tensors = [x, *(one for layer in layers for one in layer if one is not None)]
-    if calls is None or not is_plain(*tensors) or not is_plain(targets, dtype=of_targets):
+    classes, numbers = ([targets], []) if shape.kind == CLASSES else ([], [targets])
+    ready = KERNEL.ready(len(x) * shape.weights, [*tensors, *numbers], integers=classes)
+    if ready is None or not all(tensor.is_contiguous() for tensor in (*tensors, targets)):
         return None
-    if not (targets.is_contiguous() and all(tensor.is_contiguous() for tensor in tensors)):
-        return None
-    return DenseRows(calls, shape, layers, x, targets, threads_for(len(x) * shape.weights, _ENOUGH), clip)
+    calls, threads = ready
+    return DenseRows(calls, shape, layers, x, targets, threads, clip)
 
 
 # ---- compared with PyTorch ----
@@ -255,4 +251,5 @@ KERNEL = Kernel(
         function(loaded, "tacit_dense_clipped", *[POINTER] * 5, INT, result=LONG),
     ),
     _agrees,
+    enough=1 << 19,
 )

@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor
 
-from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, close, function, is_plain, numbers, threads_for
+from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, close, function, numbers
 
 GRAM_ROUNDINGS = 36  # in a product of two positions, at most
-_ENOUGH = 1 << 16  # multiplications for which a second thread pays
 
 
 def gram_squares(x: Tensor, g: Tensor) -> Tensor | None:
@@ -15,11 +14,10 @@ def gram_squares(x: Tensor, g: Tensor) -> Tensor | None:
     x is [records, positions, in] and g [records, positions, out] in float32. A product of two positions errs by at most
     GRAM_ROUNDINGS roundings of the product of their lengths.
     """
-    call = KERNEL.calls()
-    if call is None or not (x.dim() == g.dim() == 3 and x.shape[:2] == g.shape[:2] and is_plain(x, g) and len(x)):
+    if not (x.dim() == g.dim() == 3 and x.shape[:2] == g.shape[:2] and len(x)):
         return None
-    work = x.shape[1] * (x.numel() + g.numel())
-    return _run(call, x.contiguous(), g.contiguous(), threads_for(work, _ENOUGH))
+    ready = KERNEL.ready(x.shape[1] * (x.numel() + g.numel()), (x, g))
+    return None if ready is None else _run(ready[0], x.contiguous(), g.contiguous(), ready[1])
 
 
 def _run(call: Call, x: Tensor, g: Tensor, threads: int) -> Tensor:
@@ -45,4 +43,5 @@ KERNEL = Kernel(
     "products of positions",
     lambda loaded: function(loaded, "tacit_gram_squares", POINTER, POINTER, LONG, LONG, LONG, LONG, POINTER, INT),
     _agrees,
+    enough=1 << 16,
 )

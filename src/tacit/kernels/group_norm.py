@@ -12,12 +12,8 @@ from tacit.kernels.checks import (
     Kernel,
     close,
     function,
-    is_plain,
     numbers,
-    threads_for,
 )
-
-_ENOUGH = 1 << 15  # entries for which a second thread pays
 
 
 def group_norm_rows(x: Tensor, g: Tensor, groups: int, eps: float) -> tuple[Tensor, Tensor] | None:
@@ -25,12 +21,10 @@ def group_norm_rows(x: Tensor, g: Tensor, groups: int, eps: float) -> tuple[Tens
 
     None if the kernel cannot.
     """
-    call = KERNEL.calls()
-    if call is None or x.shape != g.shape or x.dim() < 2 or not is_plain(x, g):
+    if x.shape != g.shape or x.dim() < 2 or x.numel() == 0 or groups < 1 or x.shape[1] % groups:
         return None
-    if x.numel() == 0 or groups < 1 or x.shape[1] % groups:
-        return None
-    return _run(call, x.contiguous(), g.contiguous(), groups, eps, threads_for(x.numel(), _ENOUGH))
+    ready = KERNEL.ready(x.numel(), (x, g))
+    return None if ready is None else _run(ready[0], x.contiguous(), g.contiguous(), groups, eps, ready[1])
 
 
 def _run(call: Call, x: Tensor, g: Tensor, groups: int, eps: float, threads: int) -> tuple[Tensor, Tensor]:
@@ -66,4 +60,5 @@ KERNEL = Kernel(
     "group normalisation",
     lambda loaded: function(loaded, "tacit_group_norm", POINTER, POINTER, *[LONG] * 4, DOUBLE, POINTER, POINTER, INT),
     _agrees,
+    enough=1 << 15,
 )

@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 
 from tacit.buffers import empty
-from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, close, function, is_plain, numbers, threads_for
-
-_ENOUGH = 1 << 18  # multiplications for which a second thread pays
+from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, close, function, numbers
 
 
 class _Calls(NamedTuple):
@@ -21,10 +19,10 @@ def lstm_forward(gates: Tensor, outputs: Tensor, memories: Tensor, weight: Tenso
 
     Outputs and memories [rows, steps + 1, size] hold the state before the first step. False if the kernel cannot.
     """
-    calls = KERNEL.calls()
-    if calls is None or not is_plain(gates, outputs, memories, weight) or not weight.is_contiguous():
+    ready = KERNEL.ready(gates.numel() * weight.shape[1], (gates, outputs, memories, weight))
+    if ready is None or not weight.is_contiguous():
         return False
-    return _forward(calls, gates, outputs, memories, weight, threads_for(gates.numel() * weight.shape[1], _ENOUGH))
+    return _forward(ready[0], gates, outputs, memories, weight, ready[1])
 
 
 def _forward(calls: _Calls, gates: Tensor, outputs: Tensor, memories: Tensor, weight: Tensor, threads: int) -> bool:
@@ -39,11 +37,10 @@ def lstm_backward(
 
     Gates and memories are as :func:`lstm_forward` left them, ``g_memory`` is of the last. None if the kernel cannot.
     """
-    calls = KERNEL.calls()
-    if calls is None or not is_plain(gates, memories, weight, g_outputs, g_memory) or not weight.is_contiguous():
+    ready = KERNEL.ready(gates.numel() * weight.shape[1], (gates, memories, weight, g_outputs, g_memory))
+    if ready is None or not weight.is_contiguous():
         return None
-    threads = threads_for(gates.numel() * weight.shape[1], _ENOUGH)
-    return _backward(calls, gates, memories, weight, g_outputs.contiguous(), g_memory, threads)
+    return _backward(ready[0], gates, memories, weight, g_outputs.contiguous(), g_memory, ready[1])
 
 
 def _backward(
@@ -108,4 +105,5 @@ KERNEL = Kernel(
         function(loaded, "tacit_lstm_backward", *[POINTER] * 7, *[LONG] * 3, INT, result=INT),
     ),
     _agrees,
+    enough=1 << 18,
 )

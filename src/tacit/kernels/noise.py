@@ -8,9 +8,8 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
-from tacit.kernels.checks import DOUBLE, INT, LONG, POINTER, Call, Kernel, close, function, numbers, threads_for
+from tacit.kernels.checks import DOUBLE, INT, LONG, POINTER, Call, Kernel, close, function, numbers
 
-_ENOUGH = 1 << 14  # draws for which a second thread pays
 _SINGLE, _DOUBLE = torch.float32, torch.float64
 _KINDS = {(_DOUBLE, _DOUBLE): 0, (_SINGLE, _DOUBLE): 1, (_DOUBLE, _SINGLE): 2, (_SINGLE, _SINGLE): 3}  # sum and result
 _VECTOR = "qqqqqd"  # as in noise.c: sum, result, first draw, count, kind, stddev
@@ -34,10 +33,10 @@ def add_noise(
 
     The draws are those of the words of the key stream in a row, the vectors' one after another.
     """
-    calls = KERNEL.calls()
-    if calls is None or not all(map(_suits, sums, outs)):
+    ready = KERNEL.ready(sum([value.numel() for value in sums]))
+    if ready is None or not all(map(_suits, sums, outs)):
         return False
-    threads = threads_for(sum(value.numel() for value in sums), _ENOUGH)
+    calls, threads = ready
     _run(calls.add_noise, key, counter, sums, stddevs, denominator, outs, threads)
     return True
 
@@ -128,4 +127,5 @@ KERNEL = Kernel(
         function(loaded, "tacit_normals", POINTER, POINTER, LONG),
     ),
     _agrees,
+    enough=1 << 14,
 )

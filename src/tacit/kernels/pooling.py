@@ -1,6 +1,7 @@
 """Max pooling, bit for bit as PyTorch's, which looks at one window after another."""
 
 import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, function, integers, numbers, threads_for
+from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, function, integers, numbers
 
-_ENOUGH = 1 << 13  # windows for which a second thread pays
 _MOST_PLACES = 1 << 31
 _pool: Any = torch.ops.aten.max_pool2d_with_indices.default
 
@@ -26,11 +26,13 @@ def max_pool(
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor] | None:
     """Maxima of [..., height, width] and their places in its planes; None if the kernel cannot or PyTorch refuses."""
-    call = KERNEL.calls()
-    if call is None or ceil_mode or set(dilation) != {1} or not _suits(input):
+    if ceil_mode or set(dilation) != {1} or not _suits(input):
         return None
     windows = _windows(tuple(input.shape[-2:]), tuple(kernel), tuple(stride or kernel), tuple(padding))
-    return None if windows is None else _run(call, input, windows)
+    if windows is None:
+        return None
+    ready = KERNEL.ready(input.shape[:-2].numel() * math.prod(windows.places), (input,))
+    return None if ready is None else _run(ready[0], input, windows, ready[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +59,16 @@ def _windows(
 
 
 def _suits(input: Tensor) -> bool:
-    if type(input) is not Tensor or input.dtype != torch.float32 or not input.is_cpu or input.dim() not in (3, 4):
+    if type(input) is not Tensor or input.dim() not in (3, 4):
         return False
     height, width = input.shape[-2:]
     strides = (input.shape[-3] * height * width, height * width, width, 1)[-input.dim() :]
     return input.numel() > 0 and input.stride() == strides and height * width < _MOST_PLACES  # channels are not last
 
 
-def _run(call: Call, input: Tensor, windows: _Windows, threads: int | None = None) -> tuple[Tensor, Tensor] | None:
+def _run(call: Call, input: Tensor, windows: _Windows, threads: int) -> tuple[Tensor, Tensor] | None:
     values = input.new_empty(*input.shape[:-2], *windows.places)
     indices = torch.empty_like(values, dtype=torch.int64)
-    threads = threads or threads_for(values.numel(), _ENOUGH)
     planes = input.shape[:-2].numel()
     short = call(input.data_ptr(), planes, windows.sizes, values.data_ptr(), indices.data_ptr(), threads)
     return None if short else (values, indices)
@@ -108,4 +109,5 @@ KERNEL = Kernel(
     "max pooling",
     lambda loaded: function(loaded, "tacit_max_pool", POINTER, LONG, POINTER, POINTER, POINTER, INT, result=INT),
     _agrees,
+    enough=1 << 13,
 )

@@ -13,13 +13,10 @@ from tacit.kernels.checks import (
     close,
     function,
     integers,
-    is_plain,
     numbers,
-    threads_for,
 )
 
 MOST_POSITIONS = 256  # of a record that is added to the others as a whole
-_ENOUGH = 1 << 21  # multiplications for which a second thread pays
 
 
 def outer_sum(x: Tensor, g: Tensor, factors: Tensor, several: int = 1, *, single: bool = False) -> Tensor | None:
@@ -34,10 +31,13 @@ def outer_sum(x: Tensor, g: Tensor, factors: Tensor, several: int = 1, *, single
     records are one stretch, they are added up in it, and factors other than 0 must be in its range. But not where a
     record has more positions than a run: its parts may be far longer than all of it, and would round the others.
     """
-    call = KERNEL.calls()
-    if call is None or not _suits(x, g, factors):
+    if not (x.dim() == g.dim() == 3 and x.shape[:2] == g.shape[:2] and factors.shape == x.shape[:1]):
         return None
-    threads, single = threads_for(x.numel() * g.shape[2], _ENOUGH), single and x.shape[1] <= MOST_POSITIONS
+    ready = KERNEL.ready(x.numel() * g.shape[2], (x, g), doubles=(factors,))
+    if ready is None:
+        return None
+    call, threads = ready
+    single = single and x.shape[1] <= MOST_POSITIONS
     return _run(call, x.contiguous(), g.contiguous(), factors.contiguous(), threads, several, single)
 
 
@@ -46,18 +46,12 @@ def uneven_outer_sum(x: Tensor, g: Tensor, ends: Tensor, usual: int, factors: Te
 
     Up to ``usual`` = 8 all is added in float64: whoever gives it must not look at the records for it.
     """
-    call = KERNEL.calls()
-    known = is_plain(x, g) and is_plain(factors, dtype=torch.float64) and is_plain(ends, dtype=torch.int64)
-    if call is None or not known or not len(ends):
+    ready = KERNEL.ready(x.numel() * g.shape[1], (x, g), doubles=(factors,), integers=(ends,))
+    if ready is None or not len(ends):
         return None
-    threads = threads_for(x.numel() * g.shape[1], _ENOUGH)
+    call, threads = ready
     lined_up = x.contiguous(), g.contiguous(), factors.contiguous()
     return _run(call, *lined_up, threads, ends=ends.contiguous(), usual=usual)
-
-
-def _suits(x: Tensor, g: Tensor, factors: Tensor) -> bool:
-    shapes = x.dim() == g.dim() == 3 and x.shape[:2] == g.shape[:2] and factors.shape == x.shape[:1]
-    return shapes and is_plain(x, g) and is_plain(factors, dtype=torch.float64)
 
 
 def _run(
@@ -111,7 +105,7 @@ def _agrees(call: Call) -> bool:
         single = _run(call, x, g, factors, threads, single=True)
         if single is None or not close(single, wanted, size, (records + 2) * 2.0**-24):
             return False
-    checks = _leaves_out, _rounds_within_records, _rounds_within_stretches, _tells_uneven_apart
+    checks = _leaves_out, _rounds_within_records, _rounds_within_stretches, _agrees_on_uneven_records
     return all(check(call) for check in checks)
 
 
@@ -152,7 +146,7 @@ def _rounds_within_stretches(call: Call) -> bool:
     return True
 
 
-def _tells_uneven_apart(call: Call) -> bool:
+def _agrees_on_uneven_records(call: Call) -> bool:
     """Records of other numbers of positions, one of none and one longer than a run, by both ways of adding."""
     lengths = torch.tensor([3, 0, 270, 1, 9], device="cpu")
     x, g, factors = integers(283, 5, seed=6), integers(283, 7, seed=7), numbers(5, seed=8).double().abs_() + 0.1 / 3
@@ -173,4 +167,5 @@ KERNEL = Kernel(
     "sums of products",
     lambda loaded: function(loaded, "tacit_outer_sum", *[POINTER] * 4, *[LONG] * 5, INT, POINTER, INT, result=INT),
     _agrees,
+    enough=1 << 21,
 )

@@ -50,10 +50,10 @@ def registered_runs(registry: str | Path) -> list[RegisteredRun]:
     """Hold every ledger of a registry against what the registry knows of it."""
     entries, folder = read_registry(registry), Path(registry).absolute().parent
     newest = {entry.name: entry for entry in entries}
-    return [_held_against(entry, folder / entry.name, newest[entry.name] is entry) for entry in entries]
+    return [_compared_with_ledger(entry, folder / entry.name, newest[entry.name] is entry) for entry in entries]
 
 
-def _held_against(entry: Entry, path: Path, is_newest: bool) -> RegisteredRun:
+def _compared_with_ledger(entry: Entry, path: Path, is_newest: bool) -> RegisteredRun:
     state, found = _state(entry, path, is_newest)
     if found is None:
         return RegisteredRun(path, entry.time, state, _ledger(entry, entry.spent, runs=1))

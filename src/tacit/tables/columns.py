@@ -160,11 +160,11 @@ class Flag:
         """
         found = {cell.lower(): cell for cell in reversed(list(cells))}  # the first spelling of each
 
-        def own_first(words: tuple[str, ...]) -> tuple[str, ...]:
+        def own_words_first(words: tuple[str, ...]) -> tuple[str, ...]:
             used = [found[word.lower()] for word in words if word.lower() in found]
             return (*used, *(word for word in words if word.lower() not in found))
 
-        return replace(self, yes=own_first(self.yes), no=own_first(self.no))
+        return replace(self, yes=own_words_first(self.yes), no=own_words_first(self.no))
 
 
 @dataclass(frozen=True, slots=True)
