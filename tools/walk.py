@@ -2,7 +2,8 @@
 
     python tools/walk.py
 
-Every call of a function of ours is noted; a hop is a call in another file than the one before.
+Every call of a function of ours is noted; a hop is a call in another file than the one before. Hops within a room are
+those from one of its files to another.
 """
 
 import sys
@@ -38,10 +39,11 @@ def walk(action: Callable[[], object]) -> list[str]:
     return passed
 
 
-def describe(name: str, passed: list[str]) -> None:
+def describe(name: str, passed: list[str], room: str) -> None:
     files = Counter(passed)
-    hops = sum(one != other for one, other in pairwise(passed))
-    print(f"{name}: {len(files)} files, {hops} hops, {len(passed)} calls")
+    hops = [(one, other) for one, other in pairwise(passed) if one != other]
+    within = sum(one.startswith(room) and other.startswith(room) for one, other in hops)
+    print(f"{name}: {len(files)} files, {len(hops)} hops, {within} of them within {room}, {len(passed)} calls")
     for file, calls in files.most_common():
         print(f"  {calls:6} {file}")
 
@@ -104,10 +106,10 @@ def table(folder: str) -> list[str]:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        describe("a minibatch of a CNN through private.backward", minibatch(folder))
-        describe("a table to its posterior", table(folder))
-        describe("a ledger through the PLD accountant", accounting(folder))
-        describe("a ledger of 3,516 steps through the PLD accountant", long_accounting())
+        describe("a minibatch of a CNN through private.backward", minibatch(folder), "gradients")
+        describe("a table to its posterior", table(folder), "runs")
+        describe("a ledger through the PLD accountant", accounting(folder), "accountants/pld")
+        describe("a ledger of 3,516 steps through the PLD accountant", long_accounting(), "accountants/pld")
 
 
 if __name__ == "__main__":

@@ -15,14 +15,16 @@ from reliability.boundary import (
     models,
     numerics,
     outside,
+    several_rows,
     state,
     unnamed,
+    written,
 )
 from reliability.boundary.attack import ATTACKS
 
 THEMES = (
     chance, data_path, elsewhere, functions, calls, hidden, identity, kernels, losses, models, last_bits, later,
-    numerics, outside, state, unnamed,
+    numerics, outside, several_rows, state, unnamed, written,
 )  # fmt: skip
 
 __all__ = ["ATTACKS", "THEMES"]

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -301,6 +302,62 @@ def checkpoint_without_reentry():
 def compiled_by_the_eager_backend():
     plain = network()
     return Pattern(model=torch.compile(copy.deepcopy(plain), backend="eager"), reference=plain)
+
+
+def _scripted(how, *given):
+    with warnings.catch_warnings(action="ignore"):  # that TorchScript is deprecated
+        return how(*given)
+
+
+@pattern
+def scripted_model():
+    """torch.jit.script: its calls are not seen, so that records are taken one after the other."""
+    model = network()
+    return Pattern(squared, _scripted(torch.jit.script, model), reference=model)
+
+
+@pattern
+def traced_model():
+    model = network()
+    return Pattern(squared, _scripted(torch.jit.trace, model, torch.zeros(2, 4)), reference=model)
+
+
+@pattern
+def scripted_activation():
+    def doubled(x):
+        return torch.tanh(x) * 2
+
+    activation = _scripted(torch.jit.script, doubled)
+    return Pattern(lambda model, batch: (activation(model(batch[0]))[:, 0] - batch[1]).square())
+
+
+@pattern
+def spectral_filter():
+    """A real parameter that is used as complex numbers."""
+
+    class Filter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4, 2))
+            self.out = nn.Linear(4, 1)
+
+        def forward(self, x):
+            return self.out(torch.fft.ifft(torch.fft.fft(x) * torch.view_as_complex(self.weight)).real)
+
+    return Pattern(squared, seeded(Filter))
+
+
+@pattern
+def sums_written_into_zeros():
+    """zeros(...).scatter_add_(...) with an index that is the same for all records."""
+
+    def losses(model, batch):
+        rows = len(batch[0])
+        sums = torch.zeros(rows, 2, dtype=batch[0].dtype)
+        sums.scatter_add_(1, torch.tensor([[0, 0, 1, 1]]).expand(rows, 4), batch[0])
+        return squared(model, (sums.repeat(1, 2), batch[1]))
+
+    return Pattern(losses)
 
 
 @pattern

@@ -1,5 +1,7 @@
 """Losses that look at the batch: what is ordinary without privacy, and lets one record move all others with it."""
 
+import math
+
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
@@ -306,6 +308,31 @@ def branch_by_float():
 def branch_by_int():
     """int() of the batch's maximum."""
     return _by_a_number(lambda x: int(x.abs().max()))
+
+
+def _signed(ask) -> Loop:
+    """A column of zeros, of which one is negative: equal numbers, and not the same."""
+    x, y = ordinary()
+    x[:, 0] = 0.0
+    more = outlier()
+    more[0][:, 0] = -0.0
+
+    def losses(model, batch):
+        return torch.tensor([ask(value) for value in batch[0][:, 0]]) * model(batch[0])[:, 0]
+
+    return Loop(losses, rows=(x, y), more=more, first=True, alive=True)
+
+
+@attack()
+def the_sign_of_a_zero():
+    """math.copysign of a number: the first record's -0.0 must not answer for the others' 0.0."""
+    return _signed(lambda value: math.copysign(1.0, value.item()))
+
+
+@attack()
+def the_angle_of_a_zero():
+    """math.atan2, which is 0 or pi."""
+    return _signed(lambda value: math.cos(math.atan2(0.0, value)))
 
 
 @attack()

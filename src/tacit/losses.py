@@ -45,6 +45,8 @@ class ModelLosses:
             raise InputError(f"model must be a torch module, found {type(model).__name__}")
         if not callable(losses):
             raise InputError(f"losses must be a function of model and batch, found {type(losses).__name__}")
+        for name, parameter in self._trained(model).items():
+            _check_parameter(name, parameter)
         self.model = model
         self.user_losses = losses
         self._calling = [_Calling(model, losses)]  # in a list: the model's tree of modules is never ours
@@ -52,7 +54,11 @@ class ModelLosses:
     @property
     def params(self) -> dict[str, nn.Parameter]:
         """The trained parameters: those that require a gradient, tied ones once."""
-        return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        return self._trained(self.model)
+
+    @staticmethod
+    def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
+        return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
     def start(self) -> dict[str, Tensor]:
         """A copy of the trained parameters as they are: where a method starts."""
@@ -67,6 +73,17 @@ class ModelLosses:
         state = {f"model.{name}": value for name, value in params.items()}
         result: Tensor = torch.func.functional_call(self._calling[0], state, (batch,))
         return result
+
+
+def _check_parameter(name: str, parameter: nn.Parameter) -> None:
+    """Refuse what no gradient is measured for: a record's share of it would be left out, or not be known."""
+    if nn.parameter.is_lazy(parameter):
+        raise InputError(f"parameter {name} of a lazy layer has no shape yet; call the model once on a public input")
+    if parameter.is_complex():
+        raise InputError(
+            f"parameter {name} is complex ({parameter.dtype}); train a real one of shape [..., 2] and use "
+            "torch.view_as_complex of it in forward"
+        )
 
 
 def check_one_loss_per_record(losses: object, records: int) -> None:

@@ -136,3 +136,75 @@ def test_what_a_function_hangs_on_a_library_is_taken_away_and_lazy_attributes_ar
     assert not hasattr(torch, "seen_before")
     with StateGuard(lazy=lazy):
         lazy()
+
+
+def test_large_arrays_are_read_only_whatever_they_are_views_of():
+    owner = np.zeros(10_000)
+    view, part = owner.reshape(100, 100), owner[1:]
+    holder = SimpleNamespace(part=part, view=view, owner=owner)  # views come first: they must be freed last
+    with StateGuard(losses=holder):
+        for array in (owner, view, part):
+            with pytest.raises(ValueError, match="read-only"):
+                array.flat[3] = 1.0
+    assert all(array.flags.writeable for array in (owner, view, part))
+
+
+def test_an_array_that_could_not_be_freed_again_is_compared_instead():
+    holder = SimpleNamespace(bank=torch.zeros(100, 100).numpy())
+    with pytest.raises(LossesError, match=r"losses\.bank"), StateGuard(losses=holder):
+        holder.bank[1, 1] = 1.0
+    assert holder.bank.flags.writeable
+
+
+def test_tensors_of_inference_mode_are_compared():
+    with torch.inference_mode():
+        holder = SimpleNamespace(bank=torch.zeros(3))
+    with pytest.raises(LossesError, match=r"losses\.bank"), StateGuard(losses=holder), torch.inference_mode():
+        holder.bank[1] = 1.0
+    assert not holder.bank.any()
+
+
+def test_small_tensors_that_are_not_trained_are_put_back():
+    model = nn.Linear(1, 1)
+    model.register_buffer("seen", torch.zeros(2))
+    guard = StateGuard(model=model)
+    for known in (0.0, 5.0):  # what the user writes between two steps is theirs
+        model.seen.fill_(known)
+        with guard:
+            pass
+        with pytest.raises(LossesError, match=r"model\.seen"), guard:
+            model.seen[0] = 7.0
+        assert model.seen.tolist() == [known, known]
+
+
+def test_a_tensor_that_was_given_another_shape_is_put_back():
+    model = nn.Linear(1, 1)
+    model.register_buffer("seen", torch.zeros(2))
+    with pytest.raises(LossesError, match=r"model\.seen"), StateGuard(model=model):
+        model.seen.resize_(3).fill_(7.0)
+    assert model.seen.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_what_a_script_keeps_is_put_back():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.count = 0
+            self.register_buffer("total", torch.zeros(1))
+
+        def forward(self):
+            self.count += 1
+            self.total.add_(1)
+
+    model = torch.jit.script(Counting())
+    with pytest.raises(LossesError, match=r"model\.(count|total)"), StateGuard(model=model):
+        model()
+    assert (model.count, float(model.total)) == (0, 0.0)
+
+
+def test_the_compiler_may_name_its_cache(monkeypatch):
+    """PyTorch does so when checkpoint or torch.func are first used."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    with StateGuard(model=nn.Linear(1, 1)):
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "somewhere")

@@ -7,14 +7,14 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from tacit.gradients import before_the_run, computing, forward, record_gradients
+from tacit.gradients import before_the_run, bookkeeping, computing, record_gradients
 from tacit.isolation import RecordGroup, StateGuard, chance, map_tensors, take_records
 from tacit.mechanisms.gaussian_sum import GaussianSumMechanism
 from tacit.sampling import Microbatches, Users
 from tacit.sampling.units import DrawnRows
 from tacit.training import private_sum
 from tacit.training.private_sum import PrivateSum
-from tacit.training.reading import samples
+from tacit.training.reading import source
 from tacit.training.reading.items import Found, Items
 from tests.mutants.mutant import Mutant, swap
 
@@ -232,14 +232,14 @@ MUTANTS = [
            "audit: engine, records apart", "a branch on the batch: one record moved"),
     Mutant("isolation lets a batch statistic through", "F4", lambda: [
         swap(before_the_run, "_BatchNorm", ()), swap(before_the_run, "_refuse_statistics", lambda *arguments: None),
-        patch.dict(forward.RULE_OF_FUNCTION, {torch.nn.functional.batch_norm: over_all_rows})],
+        patch.dict(bookkeeping.RULE_OF_FUNCTION, {torch.nn.functional.batch_norm: over_all_rows})],
            "audit: engine, records apart", "batch normalisation: one record moved"),
     Mutant("state outlives a call", "F4", lambda: [swap(StateGuard, "put_back", lambda self: []),
            swap(clipped_sum.Again, "compare", lambda self: None)],
            "audit: engine, records apart", "a model that remembers: one record moved"),
     Mutant("collate_fn sees the whole sample", "F4", lambda: [swap(Items, "_fetch", collated_together)],
            "audit: engine, data", "data set: record"),
-    Mutant("augment sees the whole sample", "F4", lambda: [swap(samples, "map_records", whole_batch)],
+    Mutant("augment sees the whole sample", "F4", lambda: [swap(source, "map_records", whole_batch)],
            "audit: engine, data", "augmented data set: record"),
     Mutant("square root taken twice", "F6", norms(squared), "audit: replay"),
     Mutant("a NaN record poisons the sum", "F5", factors(without_guard), "audit: replay of faults"),
@@ -264,5 +264,5 @@ MUTANTS = [
         swap(computing, "seed_everything", lambda seed: None)],
            "audit: engine, chance", "draws of dropout follow the global seed"),
     Mutant("augmentation from the global seed", "F9", lambda: [
-        swap(samples, "map_records", drawn_from_the_global_seed)], "audit: engine, chance", "follow the global seed"),
+        swap(source, "map_records", drawn_from_the_global_seed)], "audit: engine, chance", "follow the global seed"),
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from tacit.storage.append_only import FileStorage
 from tacit.training import checkpoints, private_sum
 from tacit.training.charging import Charging
 from tacit.training.private_sum import PrivateSum
+from tacit.training.reading.samples import Outstanding
 from tests.mutants.mutant import Mutant, swap
 
 REAL_CHARGES = Charging.charges
@@ -195,9 +196,9 @@ MUTANTS = [
            "audit: sampler"),
     Mutant("the number of records in the ledger", "F14", lambda: [swap(PrivateSum, "_draw_charged", remember_size)],
            "audit: replay"),
-    Mutant("a sample may be released again", "F11", lambda: [swap(PrivateSum, "_take", always_there)],
+    Mutant("a sample may be released again", "F11", lambda: [swap(Outstanding, "take", always_there)],
            "audit: engine, releases", "a sample was released twice"),
-    Mutant("a forked process may release", "F9", lambda: [swap(PrivateSum, "_check_process", lambda self: None)],
+    Mutant("a forked process may release", "F9", lambda: [swap(Outstanding, "check_process", lambda self: None)],
            "audit: engine, releases", "a forked process released"),
     Mutant("budget checked one block too late", "F12", lambda: [
         swap(gate.BudgetGate, "__call__", gate_before_the_block)], "audit: accountants"),

@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 import tacit
 from tacit.accountants import ACCOUNTANTS
-from tacit.errors import BudgetError, InputError, RecordMixingError
+from tacit.errors import BudgetError, InputError, LossesError, RecordMixingError
 
 
 @pytest.fixture
@@ -318,6 +318,28 @@ def test_batch_norm_is_refused_before_a_ledger_exists(private, tmp_path):
     with pytest.raises(RecordMixingError, match="BatchNorm1d"):
         private(model=nn.Sequential(nn.Linear(5, 3), nn.BatchNorm1d(3)))
     assert not (tmp_path / "ledger.jsonl").exists()
+
+
+def test_parameters_whose_gradients_cannot_be_measured_are_refused_before_a_ledger_exists(private, tmp_path):
+    complex_one = nn.Linear(4, 1)
+    complex_one.weight = nn.Parameter(torch.randn(1, 4, dtype=torch.complex64))
+    for model, said in ((complex_one, "parameter weight is complex"), (nn.LazyLinear(1), "weight of a lazy layer")):
+        with pytest.raises(InputError, match=said):
+            private(model=model)
+    assert not any(tmp_path.iterdir())
+
+
+@torch.no_grad()
+def unseen(model, batch):
+    return classify(model, batch)
+
+
+@pytest.mark.parametrize("losses", [unseen, lambda model, batch: classify(model, batch).detach()])
+def test_losses_of_no_parameter_are_refused_before_anything_is_charged(private, data, losses):
+    engine = private(losses=losses)
+    with pytest.raises(LossesError, match="depend on no trained parameter"):
+        next(engine.samples(data, steps=1))
+    assert engine.ledger.steps == 0
 
 
 def test_a_mixing_loss_is_refused_before_anything_is_charged(private, data):

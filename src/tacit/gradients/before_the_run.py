@@ -12,13 +12,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from tacit.errors import LossesError, RecordMixingError, TacitError, check_count
 from tacit.gradients.clipped_sum import ClippedSum, Isolation, clipped_sum
 from tacit.gradients.computing import guard_of
-from tacit.isolation import StateGuard, as_written, count_records, map_tensors, take_records
+from tacit.isolation import StateGuard, as_written, count_records, fill_caches, map_tensors, take_records
 from tacit.losses import Losses, ModelLosses
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import global_chance, seed_everything
 from tacit.types import Batch
 
 _RECORDS = 8  # so many that all of them failing is the program's error
+_IF_GENERATED = "; tried on generated records: if they are at fault pass example=, a public batch"
 _OF_VALUES = (ValueError, AssertionError, ArithmeticError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]  # other records may be fine
 
 
@@ -42,6 +43,9 @@ def try_out(
     if isinstance(losses, ModelLosses):
         refuse_batch_norm(losses.model)
     batch = _repeated(like) if public else _generated(like)
+    if isolation == "records" and getattr(losses, "meeting", None) is None:
+        others = map_tensors(lambda tensor: tensor.flip(0), batch) if public else _generated(like, seed=1001)
+        _fill_caches(losses, params, guard or guard_of(losses), (batch, others))
     try:
         found = clipped_sum(losses, params, batch, mechanism, chunk=_RECORDS, isolation=isolation, guard=guard)
     except LossesError as error:
@@ -51,8 +55,24 @@ def try_out(
             return ClippedSum({}, torch.zeros(0))
         tried = "generated ones, of your data's shapes and types; if they are at fault pass example=, a public batch"
         raise LossesError(f"{error} (tried on {'the public example' if public else tried})") from error
+    if not found.is_of_parameters:
+        raise LossesError(
+            "the losses depend on no trained parameter, so that every release would be noise alone: look for no_grad, "
+            f"detach, argmax, item or another model in them{'' if public else _IF_GENERATED}"
+        )
     _refuse_statistics(losses, params, batch)
     return found
+
+
+def _fill_caches(losses: Losses, params: Mapping[str, Tensor], guard: StateGuard, batches: tuple[Batch, Batch]) -> None:
+    """What the model keeps for later of shapes alone is filled in by records that are public."""
+
+    def one_record(batch: Batch) -> object:
+        seed_everything(0)
+        return losses(params, map_tensors(lambda tensor: tensor[:1].clone(), batch))
+
+    with global_chance(), as_written():
+        fill_caches(guard, one_record, batches)
 
 
 def _refuse_statistics(losses: Losses, params: Mapping[str, Tensor], rows: Batch) -> None:
@@ -64,13 +84,15 @@ def _refuse_statistics(losses: Losses, params: Mapping[str, Tensor], rows: Batch
     try:
         with torch.no_grad(), guard_of(losses), global_chance(), as_written():
             seed_everything(0)  # records of our making: nothing is private here
+            before = torch.get_rng_state()
             first, again = (_values(losses, params, rows) for _ in range(2))
             apart = [_values(losses, params, take_records(rows, slice(i, i + 1))) for i in range(count_records(rows))]
+            drew = not torch.equal(before, torch.get_rng_state())  # also under a seed of the losses' own
     except TacitError:
         raise
     except Exception:
         return  # losses that need gradients, or cannot take a batch: there is nothing to compare
-    if first.shape != (len(apart),) or not torch.equal(first, again):
+    if first.shape != (len(apart),) or drew or not torch.equal(first, again):
         return  # written for one record, or by chance
     if not torch.allclose(first, torch.cat(apart), rtol=1e-3, atol=1e-6, equal_nan=True):
         raise RecordMixingError(
@@ -88,8 +110,8 @@ def _repeated(like: Batch) -> Batch:
     return map_tensors(lambda tensor: tensor[rows.to(tensor.device)], like)
 
 
-def _generated(like: Batch) -> Batch:
-    generator = torch.Generator().manual_seed(1000)
+def _generated(like: Batch, seed: int = 1000) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
 
     def fresh(tensor: Tensor) -> Tensor:
         shape = (_RECORDS, *tensor.shape[1:])

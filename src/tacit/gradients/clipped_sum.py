@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError, LossesError
-from tacit.gradients.again import Again
 from tacit.gradients.bookkeeping import Gradients, full_precision
-from tacit.gradients.computing import Computing, guard_of, is_fault_of_a_record, learned
+from tacit.gradients.computing import Again, Computing, guard_of, is_fault_of_a_record, learned
 from tacit.gradients.dense_model import DenseModel, linear_model
-from tacit.gradients.record_gradients import Dense, records_a_stretch
+from tacit.gradients.record_gradients import Dense, Sums, records_a_stretch
 from tacit.gradients.units import Part, as_groups, even_share, one_by_one, parts_of, rows_of
 from tacit.isolation import (
     Places,
@@ -57,6 +56,7 @@ class ClippedSum:
     reasons: tuple[str, ...] = ()
     row_bytes: int = 0
     by_formula: bool = False
+    is_of_parameters: bool = True  # some record's loss depends on some parameter
 
     @property
     def path(self) -> str:
@@ -114,7 +114,7 @@ def clipped_sum(
             with _around(losses, guard, summing):
                 _add_all(parts_of(groups, sizes, views), add, chance, chunk)
         del groups  # so that the next ones are not read beside them
-    if summing.again.is_noted:
+    if summing.again is not None:
         with _around(losses, guard, summing):
             summing.again.compare()
         summing.computing.learned.seen.confirm(guard)
@@ -124,7 +124,8 @@ def clipped_sum(
     if summing.by_kernel:
         return ClippedSum(sums, summing.squared_norms, reasons, by_formula=True)
     by_formula = summing.computing.formula is not None
-    return ClippedSum(sums, summing.squared_norms, reasons, summing.computing.row_bytes, by_formula)
+    row_bytes, depends = summing.computing.row_bytes, summing.is_of_parameters
+    return ClippedSum(sums, summing.squared_norms, reasons, row_bytes, by_formula, depends)
 
 
 def _add_all(
@@ -164,13 +165,13 @@ class _Summing:
         self.by_kernel = False
         self.meeting = getattr(losses, "meeting", None)  # of ranks that share one model; see tacit.distributed.shards
         self.device = next(iter(params.values())).device
-        self.several = several  # records that may be added up in float32
-        self.sums: Vectors = {}  # of what was used; all else is zero
+        self.sums = Sums(several)
         self.squared_norms = torch.zeros(units, len(mechanism.shapes), dtype=torch.float64)
         self.faults: list[Exception] = []
         self.reasons: list[str] = []
         self._calls = 0
-        self.again = Again()
+        self.is_of_parameters = False
+        self.again: Again | None = None
 
     @cached_property
     def computing(self) -> Computing:
@@ -204,7 +205,7 @@ class _Summing:
             *zip(self.mechanism.shapes, sums, strict=True),
             *self.mechanism.counts(rows.squares).items(),
         ):
-            self._add_to(name, value)
+            self.sums.add(name, value)
         if len(places) == len(self.squared_norms):
             self.squared_norms = rows.squares
         else:
@@ -248,7 +249,7 @@ class _Summing:
     def _add_together(self, part: Part, chance: RecordChance, some: Places, whole: Places) -> None:
         self._calls += 1
         if self._calls == 2 and self.computing.formula is None:
-            self.again.note(self.computing, part, chance, alone=False)
+            self.again = self.again or Again(self.computing, part, chance, alone=False)
         rows = rows_of(whole, part.each)
         seeds = chance.take(part.rows[rows]).spread(part.views)
         gradients = self.computing.together(part.batches[0], rows, len(whole), seeds)
@@ -259,7 +260,7 @@ class _Summing:
         if self.meeting is not None:
             self._leave_out()
             return
-        self.again.note(self.computing, part, chance, alone=True)
+        self.again = self.again or Again(self.computing, part, chance, alone=True)
         pieces = [row for batch in part.batches for row in one_by_one(batch)]
         for place in places:
             rows = rows_of(np.array([place]), part.each)
@@ -284,6 +285,7 @@ class _Summing:
 
     def _add(self, gradients: Gradients, units: Places, held: int) -> None:
         """Measure, clip and add the gradients of some units; what they are filled up with has no share."""
+        self.is_of_parameters = self.is_of_parameters or bool(gradients)
         with torch.no_grad(), full_precision(self.device):
             nothing = torch.zeros(held, dtype=torch.float64, device=self.device)
             columns = [gradients[n].squared_norms() if n in gradients else nothing for n in self.mechanism.shapes]
@@ -298,20 +300,16 @@ class _Summing:
             elif self.meeting is not None:
                 self.meeting.add(partial(self._taken, gradients, factors))
             else:
-                for column, name in reversed([*enumerate(self.mechanism.shapes)]):  # vocabularies last: large sums
-                    if name in gradients:  # taken out: what it held can be freed while the sums grow
-                        part = gradients.pop(name)
-                        self._add_to(name, part.weighted_sum(factors[:, column].contiguous(), self.several))
-                        del part
+                self.sums.take(gradients, list(self.mechanism.shapes), factors)
                 for name, count in self.mechanism.counts(squares).items():
-                    self._add_to(name, count)
+                    self.sums.add(name, count)
             self.squared_norms[torch.from_numpy(units)] = squares.cpu()
 
     def _taken(self, gradients: Gradients, factors: Tensor, name: str) -> Tensor | None:
         """One parameter's sum, whose activations are then free again."""
         column = list(self.mechanism.shapes).index(name)
         found = gradients.pop(name, None)
-        return None if found is None else found.weighted_sum(factors[:, column].contiguous(), self.several)
+        return None if found is None else found.weighted_sum(factors[:, column].contiguous(), self.sums.several)
 
     def _add_on_grid(self, gradients: Gradients, factors: Tensor) -> None:
         """The contribution of a single unit, in whole steps."""
@@ -323,18 +321,7 @@ class _Summing:
             else:
                 clipped[name] = torch.zeros(shape, dtype=torch.float64, device=self.device)
         for name, value in self.mechanism.on_grid(clipped).items():
-            self._add_to(name, value)
-
-    def _add_to(self, name: str, value: Tensor) -> None:
-        """Values are fresh: the first is kept as it is, because zeros and a sum cost as much as a small product.
-
-        A stretch of float32 is added to others in float64.
-        """
-        held = self.sums.get(name)
-        if held is None:
-            self.sums[name] = value.contiguous()
-        else:
-            self.sums[name] = (held.double() if held.dtype == torch.float32 else held).add_(value)
+            self.sums.add(name, value)
 
     def refuse_if_all_failed(self) -> None:
         """A fault of one record is its secret and stays silent. That every one of many fails is the program's error.

@@ -3,20 +3,23 @@
 One after the other is slow, right for any losses, and each record is in memory of its own.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from tacit.errors import InputError, LossesError
-from tacit.gradients.bookkeeping import Gradients, gradients_of
+from tacit.gradients.bookkeeping import ForwardPass, Gradients, gradients_of
 from tacit.gradients.dense_model import DenseModel
-from tacit.gradients.forward import ForwardPass
 from tacit.gradients.recognition import Recording, Remembered
 from tacit.gradients.record_gradients import Dense
+from tacit.gradients.units import Part
 from tacit.isolation import (
     Fill,
     Places,
@@ -36,6 +39,7 @@ from tacit.losses import Losses, ModelLosses, check_one_loss_per_record
 from tacit.randomness import RecordChance, seed_everything
 from tacit.types import Batch, Vectors
 
+_ASKED_AGAIN = 2  # records
 _learned: "WeakKeyDictionary[Any, Learned]" = WeakKeyDictionary()
 
 
@@ -62,7 +66,7 @@ class Computing:
     def __init__(self, losses: Losses, params: Mapping[str, Tensor], guard: StateGuard | None = None) -> None:
         self._losses, self._params, self._guard = losses, params, guard
         meeting = getattr(losses, "meeting", None)
-        self._pass: Callable[[Callable[[], Any]], Any] = _plain if meeting is None else meeting.gather
+        self._pass: Callable[[Callable[[], Any]], Any] = operator.call if meeting is None else meeting.gather
         self.row_bytes = 0
         self.formula: DenseModel | None = None  # where the losses are known as one, nothing of the user's runs
         self.learned = learned(losses)
@@ -102,10 +106,10 @@ class Computing:
         private = [*tensors_of(copy), *tensors_of(batch)]
         kind = Recording if self.learned.seen.is_worth_a_look(self._guard, self.leaves) else ForwardPass
         run = kind(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
-        found: Gradients = self._pass(lambda: gradients_of(run, self._call, copy, self.leaves))
+        found: Gradients = self._pass(partial(gradients_of, run, self._call, copy, self.leaves))
         if isinstance(run, Recording):
             self.learned.seen.note(run, self._guard)
-        held = sum(part.rows.nbytes for part in found.values() if isinstance(part, Dense))
+        held = sum([part.rows.nbytes for part in found.values() if isinstance(part, Dense)])
         self.row_bytes = max(self.row_bytes, (2 * run.bytes + held) // len(rows))  # activations and their gradients
         return found
 
@@ -118,7 +122,7 @@ class Computing:
         try:
             with torch.no_grad(), as_written():
                 if not alone:
-                    return self._pass(lambda: run.run(self._call, rows)).cpu().numpy().tobytes()
+                    return self._pass(partial(run.run, self._call, rows)).cpu().numpy().tobytes()
                 with Watched(self._guarded):
                     return self._call(rows).cpu().numpy().tobytes()
         except LossesError:
@@ -141,10 +145,6 @@ class Computing:
         if self._own and isinstance(self._losses, ModelLosses):
             return self._losses.user_losses(self._losses.model, batch)  # as it is: nothing to swap
         return self._losses(self.leaves, batch)
-
-
-def _plain(call: Callable[[], Any]) -> Any:
-    return call()
 
 
 def guard_of(losses: Losses) -> StateGuard:
@@ -191,15 +191,48 @@ def mean_gradient(
 
 
 def gradient_of(loss: Tensor, leaves: Mapping[str, Tensor]) -> Vectors:
-    """By plain autograd, in float64."""
+    """By plain autograd, in float64; of what the loss depends on."""
     if not loss.requires_grad:
-        return {name: torch.zeros_like(leaf, dtype=torch.float64) for name, leaf in leaves.items()}
+        return {}
     found = torch.autograd.grad(
-        loss, list(leaves.values()), allow_unused=True, materialize_grads=True, retain_graph=True
+        loss, list(leaves.values()), allow_unused=True, retain_graph=True
     )  # kept: losses may reuse what they have computed from parameters before
-    return {name: value.to_dense().double() for name, value in zip(leaves, found, strict=True)}
+    pairs = zip(leaves, found, strict=True)
+    return {name: value.to_dense().double() for name, value in pairs if value is not None}
 
 
 def is_fault_of_a_record(error: Exception) -> bool:
     """Whether an error may be about a record's values: then the record contributes zero and the others count."""
     return not isinstance(error, LossesError | MemoryError | torch.OutOfMemoryError)
+
+
+class Again:
+    """Losses of a few records, computed early in a step and once more at its end: they must be the same.
+
+    Hidden state (a counter, a file, the environment) that one call of the losses leaves to the next shows in them: what
+    a record gives must not depend on what was computed before. In a single call there is nobody to leave it to.
+    """
+
+    def __init__(self, computing: Computing, part: Part, chance: RecordChance, *, alone: bool) -> None:
+        """Compute the losses of some records of the part, chosen by chance."""
+        seeds = chance.take(part.rows[: count_records(part.batches[0])])
+        chosen = np.argsort(seeds.seeds)[:_ASKED_AGAIN]  # their order is nobody's but chance's
+        batch, seeds = take_records(part.batches[0], torch.from_numpy(chosen)), seeds.take(chosen)
+        some = np.arange(len(chosen))
+
+        def ask() -> list[Any]:
+            found = SplitError if alone else computing.losses_of(batch, seeds, some, alone=False)
+            if found is not SplitError:
+                return [found]
+            return [computing.losses_of(batch, seeds, some[[i]], alone=alone) for i in range(len(some))]
+
+        self._ask, self._answers = ask, ask()
+
+    def compare(self) -> None:
+        """Refuse losses that are not what they were earlier in the same step."""
+        if self._answers != self._ask():
+            raise LossesError(
+                "the losses of the same records changed within one step: something outlives a call (a counter, a "
+                "cache, a file, a setting), by which one record could change the others; compute each loss from its "
+                "record and the parameters alone"
+            )

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit.gradients.bookkeeping import ForwardPass
 from tacit.gradients.dense_model import MOST_WEIGHTS, DenseModel, are_hooked
-from tacit.gradients.forward import ForwardPass
 from tacit.isolation import StateGuard
 from tacit.isolation.batches import signature, tensors_of
 from tacit.isolation.functions import Known

@@ -60,6 +60,11 @@ def is_one_stretch(records: int, several: int) -> bool:
     return 1 < several >= records
 
 
+def full(tensor: Tensor) -> Tensor:
+    """In a precision fit for norms and sums."""
+    return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
+
+
 def row_squares(rows: Tensor) -> Tensor:
     """The sum of squares of each row of [records, ...], in float64.
 
@@ -137,6 +142,35 @@ class Dense:
 
     def materialise(self, start: int, stop: int) -> Tensor:
         return self.rows[start:stop]
+
+
+class Sums(dict[str, Tensor]):
+    """Clipped sums by parameter, of those that were used: all others are zero.
+
+    Args:
+        several: records that may be added up in float32; a stretch of them is added to others in float64.
+    """
+
+    def __init__(self, several: int) -> None:
+        super().__init__()
+        self.several = several
+
+    def take(self, gradients: dict[str, RecordGradients], names: Sequence[str], factors: Tensor) -> None:
+        """Add the records' gradients times their factors, a column for each name.
+
+        They are taken out one by one, so that what they held can be freed while the sums grow; vocabularies come last.
+        """
+        for column, name in reversed([*enumerate(names)]):
+            if name in gradients:
+                self.add(name, gradients.pop(name).weighted_sum(factors[:, column].contiguous(), self.several))
+
+    def add(self, name: str, value: Tensor) -> None:
+        """Values are fresh: the first is kept as it is, because zeros and a sum cost as much as a small product."""
+        held = self.get(name)
+        if held is None:
+            self[name] = value.contiguous()
+        else:
+            self[name] = (held.double() if held.dtype == torch.float32 else held).add_(value)
 
 
 def blocks_of(records: int, size: int) -> Iterator[tuple[int, int]]:

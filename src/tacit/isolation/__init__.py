@@ -2,11 +2,16 @@
 
 from tacit.isolation.apart import Fill, Places, run_apart, writes_into_fresh
 from tacit.isolation.batches import RecordGroup, count_records, map_tensors, take_records
+from tacit.isolation.caches import fill_caches
 from tacit.isolation.guard import StateGuard
 from tacit.isolation.map_records import map_records
-from tacit.isolation.outside import nothing_leaves
-from tacit.isolation.rows import Isolated, RowsError, SplitError, UncoveredError
-from tacit.isolation.watch import Watched, as_written, no_reentrant_checkpoints, refuse_foreign_watchers
+from tacit.isolation.rows import Isolated, RowsError, SplitError, UncoveredError, Watched
+from tacit.isolation.surroundings import (
+    as_written,
+    no_reentrant_checkpoints,
+    nothing_leaves,
+    refuse_foreign_watchers,
+)
 
 __all__ = [
     "Fill",
@@ -20,6 +25,7 @@ __all__ = [
     "Watched",
     "as_written",
     "count_records",
+    "fill_caches",
     "map_records",
     "map_tensors",
     "no_reentrant_checkpoints",

@@ -29,7 +29,7 @@ _VMAP = re.compile(
     r"vmap|functorch|batching rule|Batched|in_dims|does not have a storage|data-dependent", re.IGNORECASE
 )
 _DYNAMIC = re.compile(r"dynamic shape.*aten::(\w+)")
-_INTO_FRESH = re.compile(r"vmap: (inplace|aten::)|existing Tensor|inplace arithmetic", re.IGNORECASE)
+_INTO_FRESH = re.compile(r"vmap: (inplace|aten::)|vmap: \w+_\(|existing Tensor|inplace arithmetic", re.IGNORECASE)
 
 
 @dataclass(slots=True)

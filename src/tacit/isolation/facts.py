@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 
 LONG, _LONGEST = 4096, 1 << 16  # entries of a container that are looked into, and that are compared at all
+_WHOLE = 1 << 20  # entries of what nobody else watches over that are compared
 NOTHING = object()
+PLAIN_TENSORS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, np.generic)
 
 
@@ -26,7 +28,7 @@ def measurer(thing: Any) -> Callable[[Any], Any] | None:
     """What of a thing itself can be compared, besides its parts; None if it is nothing."""
     match thing:
         case np.ndarray():
-            return lambda array: array.flat[:: max(1, array.size // LONG)].copy()
+            return _whole if LONG < thing.size <= _WHOLE and not can_be_locked(thing) else _some_of_array
         case torch.UntypedStorage() | torch.TypedStorage():
             return _of_storage
         case random.SystemRandom():
@@ -70,6 +72,35 @@ def measurer(thing: Any) -> Callable[[Any], Any] | None:
         case _ if _has_memory(thing):
             return lambda some: memoryview(some).tobytes() if memoryview(some).nbytes <= _LONGEST else None
     return None
+
+
+def _some_of_array(array: Any) -> Any:
+    return array.flat[:: max(1, array.size // LONG)].copy()
+
+
+def _whole(array: Any) -> int:
+    return hash(array.tobytes())
+
+
+def can_be_locked(array: Any) -> bool:
+    """Whether an array that is made read-only can be made writeable again: so is whoever owns its memory."""
+    owner = array
+    while isinstance(owner, np.ndarray) and not owner.flags.owndata:
+        owner = owner.base
+    if isinstance(owner, np.ndarray):
+        return bool(owner.flags.writeable)
+    try:
+        with memoryview(owner) as memory:
+            return not memory.readonly
+    except TypeError:  # a tensor, which says nothing of its memory
+        return False
+
+
+def of_inference(tensor: Tensor) -> int:
+    """Tensors of ``torch.inference_mode`` count no versions: what they hold is compared, of large ones some of it."""
+    flat = tensor.detach().cpu().reshape(-1)
+    flat = flat[:: max(1, len(flat) // _WHOLE)].contiguous()
+    return hash(flat.view(torch.uint8).numpy().tobytes())
 
 
 # Objects of modules that need not be loaded, by what they say of themselves.

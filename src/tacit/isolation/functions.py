@@ -35,12 +35,12 @@ class Known:
 
 def known(func: Any) -> Known:
     """What is known of a function; entered in :data:`KNOWN`, where it is found without a call from then on."""
-    name = getattr(func, "__name__", "")
+    name = getattr(func, "__name__", "").partition(".")[0]  # of torch.ops.aten.add_.Tensor too
     found = KNOWN[func] = Known(
         name=str(func) if isinstance(func, OPERATIONS) else func,
         is_harmless=func in _HARMLESS,
         is_question=func in _QUESTIONS,
-        is_handled=func is GET_DATA or func in TO_NUMPY or func in REFUSED,
+        is_handled=func == GET_DATA or func in TO_NUMPY or func in REFUSED,
         writes=(name.endswith("_") and not name.endswith("__")) or name in _WRITING,
         makes_new=name.removeprefix("new_").removesuffix("_like") in _MAKERS,
         rounds_alike=name.strip("_") in _SAME_BY_ANY_CODE,

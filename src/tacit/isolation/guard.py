@@ -6,9 +6,9 @@ that can be reached by name from the model, the losses, a data set or a collate_
 attributes, slots, containers, closures, defaults, globals that a function names, also those of the user's other
 modules, classes of the user's own, hooks, generators and iterators.
 
-Files, processes and the memory at large are refused by ``outside``. What cannot be reached by name is not seen here.
-Where it changes losses within a step, ``clipped_sum`` sees it by computing some of them again; beyond that it is the
-user's own affair (docs/explanation/pitfalls.md).
+Files, processes and the memory at large are refused by ``surroundings``. What cannot be reached by name is not seen
+here. Where it changes losses within a step, ``clipped_sum`` sees it by computing some of them again; beyond that it is
+the user's own affair (docs/explanation/pitfalls.md).
 """
 
 import decimal
@@ -25,12 +25,24 @@ import torch
 from torch import Tensor
 
 from tacit.errors import LossesError
-from tacit.isolation.facts import LONG, NOTHING, PLAIN_VALUES, PUT_BACK, measurer, same
+from tacit.isolation.facts import (
+    LONG,
+    NOTHING,
+    PLAIN_TENSORS,
+    PLAIN_VALUES,
+    PUT_BACK,
+    can_be_locked,
+    measurer,
+    of_inference,
+    same,
+)
 from tacit.isolation.parts import SKIPPED, Parts, looker, named, of_library_class, set_part
 
 OnDemand = Literal["handles", "data"] | None
 _CONTAINERS = {dict, OrderedDict, list, set}  # that can be asked whether they are empty without running other code
 _UNCHANGING = (tuple, frozenset)  # what they hold is looked into, but stays theirs
+_COPIED = 1 << 16  # bytes of a tensor of which a copy is kept
+_NO_CACHES = {"_parameters", "_buffers", "_modules"}  # of a module: what is trained and saved is declared beforehand
 _OF_PYTORCH = {"_flat_weights", "_flat_weight_refs"}  # recurrent layers keep them in step with swapped parameters
 
 
@@ -64,13 +76,16 @@ class StateGuard:
         if full and _have_same_parts(full):  # as at the step before, which is quicker
             for kept in full:
                 if kept.measure is not None:
-                    kept.fact = kept.measure(kept.thing)
+                    fact = kept.measure(kept.thing)
+                    if kept.copy is not None and fact != kept.fact:
+                        kept.copy = _copied(kept.thing)
+                    kept.fact = fact
         else:
             self._kept = [kept for kept in all_kept(self._owners) if kept.can_change]
             self._empty = [kept.thing for kept in self._kept if type(kept.thing) in _CONTAINERS and not kept.thing]
             self._full = [kept for kept in self._kept if type(kept.thing) not in _CONTAINERS or kept.thing]
             self._arrays = [kept.thing for kept in self._kept if isinstance(kept.thing, np.ndarray)]
-        self._read_only = [array for array in self._arrays if _is_large(array)]
+        self._read_only = sorted(filter(_is_large, self._arrays), key=_views_below)
         for array in self._read_only:
             array.flags.writeable = False
         self._settings = _settings()
@@ -94,6 +109,16 @@ class StateGuard:
         trained, full = set(map(id, but)), self._unless_empty()
         return bool(full) and _have_same_parts(full) and _have_same_facts(full, trained)
 
+    def additions(self) -> list[tuple[dict[Any, Any], Any, Any]]:
+        """What attributes and dictionaries have come to hold since, where there was nothing or None."""
+        holders = [kept for kept in self._kept if type(kept.thing) is dict and kept.name not in _NO_CACHES]
+        return [
+            (kept.thing, key, value)
+            for kept in holders
+            for key, value in kept.thing.items()
+            if isinstance(kept.parts, dict) and kept.parts.get(key) is None and value is not None
+        ]
+
     def put_back(self) -> list[str]:
         """Undo what changed; its names, the shortest first."""
         for array in self._read_only:
@@ -114,7 +139,7 @@ class StateGuard:
 class Kept:
     """What one thing remembers: its parts, and what of itself can be compared; and by which name it was reached."""
 
-    __slots__ = ("fact", "look", "measure", "name", "owner", "parts", "thing")
+    __slots__ = ("copy", "fact", "look", "measure", "name", "owner", "parts", "thing")
 
     def __init__(self, thing: Any, name: Any, owner: "Kept | None") -> None:
         self.thing, self.name, self.owner = thing, name, owner
@@ -122,6 +147,7 @@ class Kept:
         self.measure = _measurer(thing, name)
         self.parts: Parts = {} if self.look is None else self.look(thing)
         self.fact = None if self.measure is None else self.measure(thing)
+        self.copy = _copied(thing) if isinstance(thing, Tensor) else None
 
     @property
     def can_change(self) -> bool:
@@ -134,6 +160,8 @@ class Kept:
     def changes(self, on_demand: OnDemand) -> Iterator[str]:
         """The names of what is not as it was, which is put back on the way, but for handles that were opened."""
         if self.measure is not None and not same(self.fact, self.measure(self.thing)):
+            if self.copy is not None:
+                _put_back_content(self.thing, self.copy)
             if type(self.thing) in PUT_BACK:
                 PUT_BACK[type(self.thing)](self.thing, self.fact)
             yield self.path()
@@ -164,9 +192,24 @@ def _measurer(thing: Any, name: Any) -> Callable[[Any], Any] | None:
 
 def _of_tensor(tensor: Tensor) -> tuple[int | None, int, int | None, bool]:
     if tensor.is_inference():
-        return None, id(None), None, False
+        return of_inference(tensor), id(None), None, False
     grad = tensor.grad if tensor.is_leaf else None
     return tensor._version, id(grad), None if grad is None else grad._version, tensor.requires_grad
+
+
+def _copied(tensor: Tensor) -> Tensor | None:
+    """A copy of a small tensor that is not trained: a buffer that was written into is put back."""
+    is_plain = type(tensor) in PLAIN_TENSORS and tensor.layout == torch.strided and not tensor.is_nested
+    small = is_plain and not tensor.requires_grad and tensor.nbytes <= _COPIED
+    return tensor.detach().clone() if small else None
+
+
+def _put_back_content(tensor: Tensor, before: Tensor) -> None:
+    with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+        if tensor.shape == before.shape and tensor.dtype == before.dtype:
+            tensor.copy_(before)
+        else:
+            tensor.data = before
 
 
 def all_kept(owners: dict[str, Any]) -> list[Kept]:
@@ -220,13 +263,18 @@ def _have_same_facts(kept: Iterable[Kept], exempt: set[int] = frozenset()) -> bo
 
 def _is_large(array: Any) -> bool:
     """Too large to be compared entry by entry; it is made read-only instead."""
-    return array.size > LONG and bool(array.flags.writeable and array.flags.owndata)
+    return bool(array.size > LONG and array.flags.writeable and can_be_locked(array))
+
+
+def _views_below(array: Any) -> int:
+    """How many arrays this one is a view of; they are made writeable again before it."""
+    return 0 if not isinstance(array.base, np.ndarray) else 1 + _views_below(array.base)
 
 
 def _readable(name: str) -> str:
     for hidden in (".__dict__", "._parameters", "._buffers", "._modules", ".value"):
         name = name.replace(hidden, "")
-    return name
+    return name.replace(".attribute ", ".")  # of TorchScript
 
 
 def _settings() -> dict[str, tuple[Any, Callable[[Any], object]]]:
@@ -239,7 +287,7 @@ def _settings() -> dict[str, tuple[Any, Callable[[Any], object]]]:
         "torch's gradient mode": (torch.is_grad_enabled(), torch.set_grad_enabled),
         "torch's determinism": (torch.are_deterministic_algorithms_enabled(), torch.use_deterministic_algorithms),
         "numpy's handling of errors": (np.geterr(), lambda before: np.seterr(**before)),
-        "the environment": (dict(_ENVIRONMENT), _put_back_environment),
+        "the environment": (_environment(), _put_back_environment),
         "sys.path": (sys.path[:], lambda before: sys.path.__setitem__(slice(None), before)),
         "the recursion limit": (sys.getrecursionlimit(), sys.setrecursionlimit),
         "the decimal context": (_decimals(), lambda before: None),
@@ -252,10 +300,17 @@ def _decimals() -> tuple[Any, ...]:
 
 
 _ENVIRONMENT: Any = getattr(os.environ, "_data", os.environ)  # its own copy would decode every entry
+_OF_COMPILER = os.fsencode("TORCHINDUCTOR_CACHE_DIR")  # set when checkpoint or torch.func are first used
+
+
+def _environment() -> dict[Any, Any]:
+    found = dict(_ENVIRONMENT)
+    found.pop(_OF_COMPILER, None)
+    return found
 
 
 def _put_back_environment(before: Any) -> None:
-    for name in {*_ENVIRONMENT, *before}:
+    for name in {*_environment(), *before}:
         key = os.fsdecode(name)
         if name not in before:
             del os.environ[key]

@@ -4,6 +4,7 @@ Parts are listed by the base classes of Python, so that no code of the object's 
 their users, and objects that keep caches of their own, are not looked into.
 """
 
+import ast
 import functools
 import gc
 import itertools
@@ -51,8 +52,10 @@ ATTRIBUTES = Attributes()
 _CONTENTS = (*PLAIN_VALUES, dict, list, tuple, set, frozenset, deque, np.ndarray, weakref.ref)  # more than attributes
 OF_OBJECT: Look = operator.attrgetter(*_OBJECT)
 SKIPPED = (types.CodeType, types.FrameType, types.TracebackType, types.MemberDescriptorType, types.GetSetDescriptorType)
+_IN_SCRIPT = "attribute "  # of a module of TorchScript
 _OF_CLASSES = (*SKIPPED, str, type(None))
 _OF_LOGGERS = frozenset(vars(logging.Logger("")))  # all but what somebody hangs on one
+_MADE_BY_CLASS = 1 << 9  # Py_TPFLAGS_HEAPTYPE: code that exec runs without a __name__ calls its module builtins too
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)  # such as the append of a list
 
 
@@ -112,12 +115,14 @@ def _by_kind(thing: Any) -> Look | None:
             return of_library_class if is_library(thing) else _of_class
         case set() | frozenset() if len(thing) > LONG:
             return None  # its entries have no order by which some of them could be looked into
-        case _ if type(thing).__module__ == "builtins":
+        case _ if type(thing).__module__ == "builtins" and not type(thing).__flags__ & _MADE_BY_CLASS:
             return _of_referents
         case logging.Logger():
             return _of_logger
         case _ if is_opaque(type(thing)) and not isinstance(thing, torch.nn.Module):
             return None
+    if isinstance(thing, torch.jit.ScriptModule) and hasattr(thing, "_concrete_type"):
+        return _of_script
     slots = slots_of(type(thing))
     if not slots and not type(thing).__dictoffset__:
         return _of_referents  # written in C, such as those of itertools and csv
@@ -159,6 +164,24 @@ def _of_object(slots: Sequence[Any], thing: Any) -> dict[str, Any]:
             found.setdefault(slot.__name__, slot.__get__(thing))
     found["__class__"] = type(thing)
     return found
+
+
+def _of_script(module: Any) -> dict[str, Any]:
+    """A module of TorchScript keeps what it remembers in C++: its tensors, and other things by their text.
+
+    It binds its methods when they are first called.
+    """
+    found = {name: value for name, value in vars(module).items() if not isinstance(value, torch._C.ScriptMethod)}
+    found["__class__"] = type(module)
+    for name in module._concrete_type.get_attributes():
+        value = module._c.getattr(name)
+        found[f"{_IN_SCRIPT}{name}"] = value if isinstance(value, Tensor) else sys.intern(repr(value))
+    return found
+
+
+def _set_in_script(module: Any, name: str, before: Any) -> None:
+    with suppress(ValueError, SyntaxError, RuntimeError):  # a text that stands for no plain value
+        module._c.setattr(name, before if isinstance(before, Tensor) else ast.literal_eval(before))
 
 
 def slots_of(kind: type) -> list[Any]:
@@ -256,6 +279,8 @@ def set_part(thing: Any, part: Any, before: Any) -> None:
         object.__setattr__(thing, str(part), before)
         return
     match thing:
+        case torch.jit.ScriptModule() if str(part).startswith(_IN_SCRIPT):
+            _set_in_script(thing, part.removeprefix(_IN_SCRIPT), before)
         case types.CellType():
             if before is not NOTHING:
                 thing.cell_contents = before

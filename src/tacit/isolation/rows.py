@@ -9,7 +9,7 @@ that a statistic of the batch cannot be written down. It watches every call of P
 - what would let data out, or could look beneath vmap, is refused (LossesError) or left to the path that takes one
   record after the other (``UncoveredError``).
 
-How calls that join parameters to data become gradients of records is said by ``tacit.gradients.forward``.
+How calls that join parameters to data become gradients of records is said by ``tacit.gradients.bookkeeping``.
 """
 
 import math
@@ -19,12 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import _functorch as functorch
+from torch.overrides import TorchFunctionMode
 
 from tacit.errors import LossesError
 from tacit.isolation.batches import map_tensors
 from tacit.isolation.chance import RANDOM_CALLS, DrawsOfRows
-from tacit.isolation.functions import IS_TRUE, KNOWN, Known, known
-from tacit.isolation.watch import PLAIN, Watched, as_written
+from tacit.isolation.facts import PLAIN_TENSORS
+from tacit.isolation.functions import GET_DATA, IS_TRUE, KNOWN, REFUSED, Known, known
+from tacit.isolation.surroundings import as_written
 from tacit.randomness import RecordChance
 
 
@@ -46,6 +48,56 @@ class RowsError(Exception):
     def __init__(self, multiple: int) -> None:
         super().__init__(f"needs a multiple of {multiple} rows")
         self.multiple = multiple
+
+
+class Watched(TorchFunctionMode):
+    """What holds on every path: the model's tensors are read, never written, by code that sees data.
+
+    Args:
+        guarded: the model's parameters and buffers.
+    """
+
+    def __init__(self, guarded: Iterable[Tensor]) -> None:
+        super().__init__()
+        self._memory = {tensor.untyped_storage().data_ptr() for tensor in guarded if type(tensor) in PLAIN_TENSORS}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        facts = KNOWN.get(func) or known(func)
+        kwargs = kwargs or {}
+        return func(*args, **kwargs) if facts.is_harmless else self.checked(facts, func, args, kwargs)
+
+    def checked(self, facts: Known, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function unless it would write into the model, or let a tensor's memory out."""
+        if facts.is_handled:
+            if func in REFUSED and not _changes_nothing(*args):
+                raise LossesError(REFUSED[func])
+            if not functorch.is_functorch_wrapped_tensor(args[0]):
+                alone = args[0].detach()  # shares the count of versions, which .data does not: a write would show
+                return alone if func == GET_DATA else func(alone.clone(), *args[1:], **kwargs)  # nobody reads a clone
+        if facts.writes or kwargs.get("inplace") or kwargs.get("out") is not None:
+            first = args[0] if args else next(iter(kwargs.values()), None)  # nn.init passes all by name
+            self._check_target(kwargs.get("out", first))
+        return func(*args, **kwargs)
+
+    def _check_target(self, target: Any) -> None:
+        if isinstance(target, tuple | list):  # torch._foreach_add_
+            for one in target:
+                self._check_target(one)
+            return
+        if type(target) not in PLAIN_TENSORS or functorch.is_functorch_wrapped_tensor(target) or not target.numel():
+            return
+        if target.untyped_storage().data_ptr() in self._memory:
+            raise LossesError(
+                "the losses write into a parameter or a buffer of the model, which would let data out without noise; "
+                "compute on a copy instead"
+            )
+
+
+def _changes_nothing(tensor: Any, data: Any = None, *_: Any) -> bool:
+    """``model.to(device)`` where the model is there already: each tensor is given the data that it has."""
+    return isinstance(data, Tensor) and data.is_set_to(tensor)
 
 
 class Isolated(Watched, DrawsOfRows):
@@ -190,7 +242,7 @@ class Isolated(Watched, DrawsOfRows):
 
     def plainly(self, facts: Known, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], of_rows: bool) -> Any:
         """As PyTorch does it, unless it would write into the model; what is made of data is marked."""
-        if facts.is_handled or facts.writes or "out" in kwargs:
+        if facts.is_handled or facts.writes or "out" in kwargs or kwargs.get("inplace"):
             output = self.checked(facts, func, args, kwargs)
         else:
             output = func(*args, **kwargs)
@@ -228,7 +280,7 @@ class Isolated(Watched, DrawsOfRows):
         elif facts.uncovered and facts.name not in self.rules:
             raise UncoveredError(facts.uncovered)
         for tensor in tensors:
-            if type(tensor) not in PLAIN:
+            if type(tensor) not in PLAIN_TENSORS:
                 raise UncoveredError(f"{type(tensor).__name__} is a tensor with rules of its own")
 
     def _check_origin(self, tensors: list[Tensor]) -> bool:
@@ -241,7 +293,9 @@ class Isolated(Watched, DrawsOfRows):
             else:
                 found = True
                 origin = getattr(tensor, "_tacit_run", None)
-                if origin is not self._token and (origin is not None or not self._nested):
+                if origin is None and not self._nested:
+                    raise UncoveredError("a tensor comes from code that makes no calls of Python (TorchScript)")
+                if origin is not self._token and origin is not None:
                     raise LossesError(
                         "the losses use a tensor of records that was kept from an earlier call; "
                         "nothing made of records may outlive the call that made it"
@@ -268,6 +322,8 @@ class Isolated(Watched, DrawsOfRows):
             raise UncoveredError("a tensor with several entries is asked for its one value")
         answers = values.reshape(-1).tolist()
         first = answers[0]
+        if not first and func is not IS_TRUE:
+            first, *_ = answers = [str(answer) for answer in answers]  # 0.0 and -0.0 are equal, and are not the same
         if all(answer == first or (answer != answer and first != first) for answer in answers):
             return func(values.reshape(-1)[0])
         if func is IS_TRUE:

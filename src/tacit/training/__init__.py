@@ -8,7 +8,8 @@ from tacit.training.private_gradient import PrivateGradient
 from tacit.training.private_sum import PrivateSum
 from tacit.training.procedures.one_posterior_sample import hybrid, one_posterior_sample
 from tacit.training.procedures.temperature import private_temperature
-from tacit.training.reading.samples import DataSource, Sample
+from tacit.training.reading.samples import Sample
+from tacit.training.reading.source import DataSource
 from tacit.training.train import Run, train
 
 __all__ = [

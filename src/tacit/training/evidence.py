@@ -32,7 +32,8 @@ from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Records
 from tacit.training.plan import PrivacyPlan
-from tacit.training.reading.samples import DataSource, Drawn
+from tacit.training.reading.samples import Drawn
+from tacit.training.reading.source import DataSource
 
 _PRICE = 0.1  # of the training time: what probes may cost by default
 _BLOCKS = 64  # stretches of a run over which the members' shares are kept apart

@@ -28,7 +28,8 @@ from tacit.sampling import Records
 from tacit.training.evidence import SumOfRecords, rate_and_noise
 from tacit.training.plan import PrivacyPlan
 from tacit.training.reading.items import same_records
-from tacit.training.reading.samples import DataSource, Drawn
+from tacit.training.reading.samples import Drawn
+from tacit.training.reading.source import DataSource
 
 _GRID = 513
 _SOME, _ROUNDING = 0.05, 1e-2  # chance shows in more than a few records, and by more than rounding

@@ -24,7 +24,8 @@ from tacit.training.evidence import EvidencePlan
 from tacit.training.plan import PrivacyPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.reading.items import Collate
-from tacit.training.reading.samples import Augment, DataSource, Sample
+from tacit.training.reading.samples import Sample
+from tacit.training.reading.source import Augment, DataSource
 from tacit.types import Batch
 
 

@@ -1,8 +1,6 @@
 """The engine: charge the ledger, draw records, clip and sum, add noise. In that order, for every method alike."""
 
 import logging
-import os
-import secrets
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +30,8 @@ from tacit.training.plan import PrivacyPlan
 from tacit.training.reading.items import AHEAD
 from tacit.training.reading.memory import Fitting, memory_budget
 from tacit.training.reading.portions import Portions, cut
-from tacit.training.reading.samples import DataSource, Drawn, Sample, StepChance, ids_for
+from tacit.training.reading.samples import Drawn, Outstanding, Sample
+from tacit.training.reading.source import DataSource, StepChance, ids_for
 from tacit.training.several_ranks import SeveralRanks
 from tacit.types import Batch, Indices, Vectors
 
@@ -70,12 +69,7 @@ class PrivateSum:
         beside: Sequence[Charge] = (),
     ) -> None:
         self._plan = plan
-        self._process = os.getpid()
-        self._name = secrets.token_hex(16)  # samples carry it, so that no other engine takes them for its own
-        self._outstanding: weakref.WeakValueDictionary[int, Drawn] = (
-            weakref.WeakValueDictionary()
-        )  # drawn, not yet released
-        self._samples_drawn = 0
+        self._outstanding = Outstanding()
         self._loops: dict[ChargedAhead, weakref.finalize[..., PrivateSum]] = {}  # going on, and what ends each, once
         self._individual_filter = individual_filter
         self._filtered: FilteredRun | None = None
@@ -158,7 +152,7 @@ class PrivateSum:
         check_count("steps", steps)
         if not 0 <= first < steps:
             raise InputError(f"a run of {steps} steps goes on after 0 to {steps - 1} of them, found {first}")
-        self._check_process()
+        self._outstanding.check_process()
         self._check_trained()
         self._owns_rows = source.own_rows or self._ranks.alone
         if source.own_rows and not self._ranks.alone and (self.plan.deterministic or not self.plan.sampling.by_unit):
@@ -205,7 +199,7 @@ class PrivateSum:
     def _end(self, ahead: ChargedAhead) -> None:
         """The loop was left by its end or an error, or it was open when the engine was closed or the program ended."""
         ahead.end()
-        if self._is_home:  # a forked process that leaves the loop has nothing to say about it
+        if self._outstanding.is_home:  # a forked process that leaves the loop has nothing to say about it
             self._charging.settle(ahead)
             for recorder in self._recorders:
                 recorder.save(self.ledger_file.head)
@@ -215,39 +209,12 @@ class PrivateSum:
         return cut(drawn, self._fitting.held, None if self._several is None else self._several.width)
 
     def _sample(self, step: int, portions: Portions, rows: DrawnRows, chance: StepChance, views: int | None) -> Sample:
-        """A sample that only this engine can release, and only once: it holds a number of ours, we hold the rest."""
-        self._check_process()
+        """A sample that only this engine can release, and only once."""
+        self._outstanding.check_process()
         sizes = None if rows.sizes is None else rows.sizes.tolist()
         units = rows.rows if rows.units is None else rows.units
         mechanism = self._charging.take(step)
-        drawn = Drawn(step, portions, sizes, views, units, mechanism, chance.losses)
-        self._samples_drawn += 1
-        self._outstanding[self._samples_drawn] = drawn
-        return Sample(drawn, (self._name, self._samples_drawn))
-
-    def _take(self, sample: Sample) -> Drawn:
-        """What was drawn for the sample, for the only time."""
-        if not isinstance(sample, Sample):
-            raise InputError(f"backward takes what private.samples(...) yields, found {type(sample).__name__}")
-        engine, number = sample.token
-        if engine != self._name:
-            raise InputError("this sample was drawn by another PrivateGradient; release it by the one that drew it")
-        drawn = self._outstanding.pop(number, None)
-        if drawn is None:
-            raise InputError("this sample was released before; a second release would cost privacy that nobody charged")
-        return drawn
-
-    @property
-    def _is_home(self) -> bool:
-        return os.getpid() == self._process
-
-    def _check_process(self) -> None:
-        """After a fork two processes would release under the same charges."""
-        if not self._is_home:
-            raise InputError(
-                "this PrivateGradient belongs to the process that made it, and this is another one (a fork); make a "
-                "new one here, with a ledger of its own"
-            )
+        return self._outstanding.give(Drawn(step, portions, sizes, views, units, mechanism, chance.losses))
 
     def _check_trained(self) -> None:
         """The model must train what it did at the start: the mechanism clips and adds noise to those vectors."""
@@ -283,7 +250,7 @@ class PrivateSum:
         else:
             draws = self._several.draws(units)
         for step in range(steps):
-            self._check_process()
+            self._outstanding.check_process()
             if self._charging.is_due(step):
                 self._check_trained()
                 self._charging.reserve_block(first + step, steps - step, ahead)
@@ -291,9 +258,9 @@ class PrivateSum:
 
     def release(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
         """The noisy mean gradient of a sample, rounded once to the parameters' type: the only thing that leaves."""
-        self._check_process()
+        self._outstanding.check_process()
         self._check_params(params)
-        drawn = self._take(sample)
+        drawn = self._outstanding.take(sample)
         if self._filtered is not None:
             drawn = self._filtered.admit(drawn, params)
         if self._several is not None:
@@ -338,17 +305,17 @@ class PrivateSum:
     @property
     def writes(self) -> bool:
         """Whether this process writes files; among several ranks, the first alone does, and no forked process."""
-        return self._ranks.first and self._is_home
+        return self._ranks.first and self._outstanding.is_home
 
     def checkpoint(self, step: int, content: Any) -> Checkpoint:
         """What a run needs to go on after ``step`` steps; ``content`` is the method's or the user's own."""
-        self._check_process()
+        self._outstanding.check_process()
         head, plan = self.ledger_file.head, plan_fingerprint(self.plan)
         return Checkpoint(step, content, head, plan, self._charging.charged_before, self.clip_norm)
 
     def go_on(self, checkpoint: Checkpoint) -> None:
         """Take up the run that the checkpoint was made in, if ledger and plan are still those of that run."""
-        self._check_process()
+        self._outstanding.check_process()
         checkpoint.check(self.plan)
         self._charging.goes_on = True
         self._charging.charged_before = checkpoint.charged_before
@@ -377,6 +344,7 @@ class PrivateSum:
     def _try_out(self, source: DataSource) -> None:
         """Before anything is charged: does the data set give records, and do the losses take records of their form?"""
         source.try_out()
+        source.check_rows(self.plan.unit)
         if self._checked:
             return
         public = self._example is not None

@@ -26,7 +26,7 @@ from tacit.training.individual_filter import IndividualFilter
 from tacit.training.plan import TrainingPlan
 from tacit.training.private_sum import PrivateSum
 from tacit.training.progress import progress_bar
-from tacit.training.reading.samples import DataSource
+from tacit.training.reading.source import DataSource
 from tacit.types import Batch
 
 State = TypeVar("State")

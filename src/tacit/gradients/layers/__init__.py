@@ -1,8 +1,8 @@
 """Layer rules, one file a kind. To add one: write its function and enter it here; the contract tests check it.
 
 A rule computes a call for all rows at once and notes how the gradient of its output becomes gradients of records. It
-gets the run, which knows the rows (:class:`tacit.gradients.forward.ForwardPass`), and the arguments of the call, and
-gives the output as the tensor of one row; NotImplemented stands for a form of the call that the rule does not know,
+gets the run, which knows the rows (:class:`tacit.gradients.bookkeeping.ForwardPass`), and the arguments of the call,
+and gives the output as the tensor of one row; NotImplemented stands for a form of the call that the rule does not know,
 which then goes the general way: with one copy of the parameter a row.
 """
 

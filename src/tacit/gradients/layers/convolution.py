@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tacit.buffers import empty
-from tacit.gradients.layers.linear import OuterProducts, full, is_measured_by_positions
+from tacit.gradients.layers.linear import OuterProducts, is_measured_by_positions
 from tacit.gradients.record_gradients import (
     Dense,
     RecordGradients,
@@ -27,7 +27,7 @@ from tacit.gradients.record_gradients import (
 from tacit.kernels import convolution_rows
 
 if TYPE_CHECKING:
-    from tacit.gradients.forward import ForwardPass
+    from tacit.gradients.bookkeeping import ForwardPass
 
 _PATCHES = 1 << 20  # entries of the patch buffer: it should stay in the cache
 _SHORT_RUN = 12
@@ -94,13 +94,11 @@ class FormedRows:
         return self.squares
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
-        return self._turned(weighted_rows(self.rows, factors, several)[None])[0].contiguous()
+        total = weighted_rows(self.rows, factors, several)
+        return total.view(self.shape[0], *self.shape[2:], self.shape[1]).movedim(-1, 1).contiguous()
 
     def materialise(self, start: int, stop: int) -> Tensor:
-        return self._turned(self.rows[start:stop])
-
-    def _turned(self, rows: Tensor) -> Tensor:
-        return rows.view(-1, self.shape[0], *self.shape[2:], self.shape[1]).movedim(-1, 2)
+        return self.rows[start:stop].view(-1, self.shape[0], *self.shape[2:], self.shape[1]).movedim(-1, 2)
 
 
 @dataclass(slots=True)
@@ -206,14 +204,13 @@ class PatchLines:
 
 
 def _form(
-    records: int, x: Tensor, geometry: Geometry, shape: torch.Size, turned: bool, g: Tensor
+    records: int, x: Tensor, geometry: Callable[[], Geometry], shape: torch.Size, turned: bool, g: Tensor
 ) -> Sequence[RecordGradients | None]:
-    g = full(g)
     x = x.to(g.dtype)
     image, output = (g, x) if turned else (x, g)
     bias = g.flatten(2).sum(2)
     bias = bias if len(bias) == records else bias.view(records, -1, bias.shape[1]).sum(1)
-    how = image, output, records, shape, geometry
+    how = image, output, records, shape, geometry()
     if _is_wide(*how):
         return [PatchLines(*how), Dense(bias)]
     return [_form_at_once(*how) or PatchProducts(*how), Dense(bias)]
@@ -252,24 +249,23 @@ def _convolution(convolve: Callable[..., Tensor], turned: bool) -> Callable[...,
         x = run.rows_first(input)
         x = x.flatten(0, 1) if input.dim() == dims + 2 else x
         out = convolve(x, run.twin(weight), run.twin(bias), *rest, **named)
-        geometry = (_transposed_geometry if turned else _geometry)(weight, *rest, **named)
-        form = partial(_form, run.records, x, geometry, weight.shape, turned)
-        run.keep(out, (x,), (weight, bias), form)
+        geometry = partial(_transposed_geometry if turned else _geometry, weight.shape, *rest, **named)
+        run.keep(out, (x,), (weight, bias), partial(_form, run.records, x, geometry, weight.shape, turned))
         return run.wrap(run.split(out) if input.dim() == dims + 2 else out)
 
     return rule
 
 
-def _geometry(weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Geometry:
-    kernel, dims = tuple(weight.shape[2:]), weight.dim() - 2
+def _geometry(shape: torch.Size, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Geometry:
+    kernel, dims = tuple(shape[2:]), len(shape) - 2
     dilations = _tuple(dilation, dims)
     return Geometry(kernel, _tuple(stride, dims), _padding(padding, kernel, dilations), dilations, groups)
 
 
 def _transposed_geometry(
-    weight: Tensor, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1
+    shape: torch.Size, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1
 ) -> Geometry:
-    kernel, dims = tuple(weight.shape[2:]), weight.dim() - 2
+    kernel, dims = tuple(shape[2:]), len(shape) - 2
     pads = tuple((pad, pad) for pad in _tuple(padding, dims))
     return Geometry(kernel, _tuple(stride, dims), pads, _tuple(dilation, dims), groups)
 

@@ -11,11 +11,11 @@ from torch.nn import functional
 
 from tacit.buffers import empty
 from tacit.errors import LossesError
-from tacit.gradients.layers.linear import FEATURES, OuterProducts, full, products_of_positions
+from tacit.gradients.layers.linear import FEATURES, OuterProducts, products_of_positions
 from tacit.gradients.record_gradients import RecordGradients, is_one_stretch, raised, row_squares, with_a_share
 
 if TYPE_CHECKING:
-    from tacit.gradients.forward import ForwardPass
+    from tacit.gradients.bookkeeping import ForwardPass
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ def merge_rows(parts: Sequence[TokenRows]) -> TokenRows:
 def _form(
     records: int, vocabulary: int, tokens: Tensor, padding: int | None, g: Tensor
 ) -> Sequence[RecordGradients | None]:
-    rows = full(g).reshape(records, -1, g.shape[-1])
+    rows = g.reshape(records, -1, g.shape[-1])
     tokens = tokens.reshape(records, -1)
     if padding is not None:
         rows = rows.masked_fill((tokens == padding)[:, :, None], 0.0)

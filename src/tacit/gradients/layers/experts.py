@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from tacit.buffers import empty
-from tacit.gradients.layers.linear import OuterProducts, full
+from tacit.gradients.layers.linear import OuterProducts
 from tacit.gradients.layers.whole_rows import applied
 from tacit.gradients.record_gradients import RecordGradients
 from tacit.kernels import uneven_outer_sum
 
 if TYPE_CHECKING:
-    from tacit.gradients.forward import ForwardPass
+    from tacit.gradients.bookkeeping import ForwardPass
 
 _FILL = 16
 
@@ -121,7 +121,6 @@ def _times(x: Tensor, matrices: Tensor, lines: list[int]) -> Tensor:
 def _form(
     records: int, x: Tensor, lines: list[int], held: Tensor, usual: int, g: Tensor
 ) -> Sequence[RecordGradients | None]:
-    x, g = full(x), full(g)
     return [ExpertProducts(x.to(g.dtype), g, lines, held.view(len(held), records, -1).sum(2), usual)]
 
 

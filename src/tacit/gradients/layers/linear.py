@@ -24,7 +24,7 @@ from tacit.gradients.record_gradients import (
 from tacit.kernels import GRAM_ROUNDINGS, gram_squares, outer_sum
 
 if TYPE_CHECKING:
-    from tacit.gradients.forward import ForwardPass
+    from tacit.gradients.bookkeeping import ForwardPass
 
 _LARGE = 1 << 14  # entries of a gradient beside which a call in Python is nothing
 FEATURES = 128  # whose products are added in float32 where there is no kernel
@@ -136,20 +136,15 @@ def merge(parts: Sequence[OuterProducts]) -> OuterProducts:
     return OuterProducts(x, g, parts[0].transposed)
 
 
-def full(tensor: Tensor) -> Tensor:
-    """In a precision fit for norms and sums."""
-    return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
-
-
 def outer_products(records: int, x: Tensor, g: Tensor, transposed: bool = False) -> OuterProducts:
     """From inputs and output gradients whose rows lie record by record."""
-    g = full(g).reshape(records, -1, g.shape[-1])
-    return OuterProducts(full(x).to(g.dtype).reshape(records, -1, x.shape[-1]), g, transposed)
+    g = g.reshape(records, -1, g.shape[-1])
+    return OuterProducts(x.to(g.dtype).reshape(records, -1, x.shape[-1]), g, transposed)
 
 
 def shifts(records: int, g: Tensor) -> Dense:
     """Gradients of a bias, which is added at every position."""
-    rows = full(g).reshape(records, -1, g.shape[-1])
+    rows = g.reshape(records, -1, g.shape[-1])
     return Dense(rows[:, 0] if rows.shape[1] == 1 else rows.sum(1))
 
 

@@ -9,19 +9,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from tacit.errors import RecordMixingError
-from tacit.gradients.layers.linear import full
-from tacit.gradients.record_gradients import Dense, RecordGradients
+from tacit.gradients.record_gradients import Dense, RecordGradients, full
 from tacit.kernels import group_norm_rows
 
 if TYPE_CHECKING:
-    from tacit.gradients.forward import ForwardPass
+    from tacit.gradients.bookkeeping import ForwardPass
 
 Normalise = Callable[[Tensor], Tensor]
 
 
 def _last_dims(records: int, x: Tensor, normalise: Normalise, dims: int, g: Tensor) -> Sequence[RecordGradients | None]:
     """Scale and shift have the shape of the last dimensions."""
-    g = full(g)
     shape = g.shape[g.dim() - dims :]
     rows = g.reshape(records, -1, shape.numel())
     scale = (rows * normalise(full(x)).reshape(rows.shape)).sum(1)
@@ -30,7 +28,7 @@ def _last_dims(records: int, x: Tensor, normalise: Normalise, dims: int, g: Tens
 
 def _channels(records: int, x: Tensor, normalise: Normalise, g: Tensor) -> Sequence[RecordGradients | None]:
     """Scale and shift have one entry per channel, dimension 1 of the output."""
-    g = full(g).flatten(2) if g.dim() > 2 else full(g)[:, :, None]
+    g = g.flatten(2) if g.dim() > 2 else g[:, :, None]
     normal = normalise(full(x)).reshape(g.shape)
     return [_of_records(records, rows) for rows in (torch.linalg.vecdot(g, normal), g.sum(2))]
 
@@ -93,7 +91,7 @@ def group_norm(
 
 def _grouped(records: int, x: Tensor, groups: int, eps: float, g: Tensor) -> Sequence[RecordGradients | None]:
     """Scale and shift of every row at once."""
-    x, g = full(x).contiguous(), full(g).contiguous()
+    x, g = full(x).contiguous(), g.contiguous()
     rows = group_norm_rows(x, g, groups, eps) or _group_norm_rows(x, g, groups, eps)
     return [_of_records(records, part) for part in rows]
 

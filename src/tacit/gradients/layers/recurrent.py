@@ -20,7 +20,7 @@ from tacit.gradients.record_gradients import RecordGradients
 from tacit.kernels import lstm_backward, lstm_forward
 
 if TYPE_CHECKING:
-    from tacit.gradients.forward import ForwardPass
+    from tacit.gradients.bookkeeping import ForwardPass
 
 State = tuple[Tensor, ...]
 

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tacit.kernels import max_pool
 
 if TYPE_CHECKING:
-    from tacit.gradients.forward import ForwardPass
+    from tacit.gradients.bookkeeping import ForwardPass
 
 _ENOUGH = 1 << 14  # entries below which PyTorch is done before the kernel is called
 _pool: Any = torch.ops.aten.max_pool2d_with_indices.default
@@ -64,11 +64,10 @@ def pooling(function: Callable[..., Any]) -> Callable[..., Any]:
     def rule(run: "ForwardPass", input: Tensor, *args: Any, **kwargs: Any) -> Any:
         if not run.is_of_rows(input):
             return NotImplemented
-        rows = run.rows_first(input)
-        pooled = call_faster(function, (rows.flatten(0, 1), *args), kwargs)
-        parts = pooled if isinstance(pooled, tuple) else (pooled,)
-        wrapped = tuple(run.wrap(run.split(part)) for part in parts)
-        return wrapped if isinstance(pooled, tuple) else wrapped[0]
+        pooled = call_faster(function, (run.rows_first(input).flatten(0, 1), *args), kwargs)
+        if isinstance(pooled, tuple):
+            return tuple(run.wrap(run.split(part)) for part in pooled)
+        return run.wrap(run.split(pooled))
 
     return rule
 

@@ -24,6 +24,7 @@ from tacit.errors import InputError
 from tacit.isolation.batches import RecordGroup, count_records, join, map_tensors, signature, tensors_of
 from tacit.isolation.guard import StateGuard
 from tacit.randomness import global_chance, seed_everything
+from tacit.training.reading.other_rows import refuse_other_rows
 from tacit.types import Batch
 
 Collate = Callable[[list[Any]], Batch]
@@ -83,6 +84,11 @@ class Items:
         for one, other in zip(once, again, strict=True):
             if not isinstance(one, Exception):
                 self._check_same(one, other)
+
+    def refuse_other_rows(self) -> None:
+        """Refuse items that are made of other rows too; see :mod:`tacit.training.reading.other_rows`."""
+        with global_chance(), StateGuard(on_demand="data", **self._owners):
+            refuse_other_rows(self.rows, lambda row: seed_everything(row + 1))
 
     def _fetch(self, asked: Asked) -> Found:
         if not asked:

@@ -98,21 +98,21 @@ class Portions:
         """Once for the release: what workers have loaded is used up."""
         return self._all(self._portion)
 
-    def at_home(self) -> Iterator[list[RecordGroup]]:
+    def read_again(self) -> Iterator[list[RecordGroup]]:
         """As often as one likes; the release still finds what was loaded for it."""
         return self._all(lambda number: self._made(number, None))
 
     def _all(self, portion: Callable[[int], tuple[list[RecordGroup], Found]]) -> Iterator[list[RecordGroup]]:
-        told = []
+        found = []
         for number in range(len(self.bounds) - 1):
             groups, facts = self._kept if number == 0 and self._kept is not None else portion(number)
             if not self._is_small:
                 self._kept = None  # a second look reads it again
-            told.append(facts)
+            found.append(facts)
             yield groups
             del groups
-        if told and told[0].missing:
-            refuse_if_none(told)
+        if found and found[0].missing:
+            refuse_if_none(found)
 
     def _portion(self, number: int) -> tuple[list[RecordGroup], Found]:
         return self._made(number, None if self._loaded is None else self._loaded.take(self._number + number))
