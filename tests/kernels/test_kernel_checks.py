@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit import kernels
-from tacit.kernels import checks, convolution, gram, group_norm, lstm, noise, pooling, products, rows
+from tacit.kernels import checks, convolution, group_norm, lstm, noise, pooling, sums
 from tacit.kernels.library import _FLAGS, _SOURCES, _THREADS
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no compiler")
@@ -38,10 +38,10 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         noise.KERNEL, "noise.c", "return tail_words_from(words, count / LANES * LANES, count, outer, place, found);",
         "return found;"),
     "products of positions without a tail": (
-        gram.KERNEL, "gram.c", "rest < width; rest++", "rest < width - 1; rest++"),
-    "the last pair of positions is left out": (gram.KERNEL, "gram.c", "s + j <= t + i; j++)", "s + j < t + i; j++)"),
+        sums.GRAM, "gram.c", "rest < width; rest++", "rest < width - 1; rest++"),
+    "the last pair of positions is left out": (sums.GRAM, "gram.c", "s + j <= t + i; j++)", "s + j < t + i; j++)"),
     "half of the lanes of a product are left out": (
-        gram.KERNEL, "gram.c", "folded(sums[0], sums[1], 1)", "folded(sums[0], 0.0f * sums[1], 1)"),
+        sums.GRAM, "gram.c", "folded(sums[0], sums[1], 1)", "folded(sums[0], 0.0f * sums[1], 1)"),
     "group norm's scale 1e-3 off": (
         group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
     "an LSTM's gate is right near 0 only": (
@@ -53,27 +53,27 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         lstm.KERNEL, "lstm.c", "c + v * LANES < width; v++", "c + (v + 1) * LANES <= width; v++"),
     "max pooling ignores NaN": (pooling.KERNEL, "max_pool.c", "(x > most) | (x != x)", "(x > most)"),
     "a product's last position is dropped": (
-        products.KERNEL, "outer_sum.c", "ONE(x, g, length, sum, outs)", "ONE(x, g, length - (length > 8), sum, outs)"),
+        sums.PRODUCTS, "outer_sum.c", "ONE(x, g, length, sum, outs)", "ONE(x, g, length - (length > 8), sum, outs)"),
     "records share a longer stretch than was allowed": (
-        products.KERNEL, "outer_sum.c", "at < p->depth; at += lines) stretches[found++] = (Stretch){least(lines,",
+        sums.PRODUCTS, "outer_sum.c", "at < p->depth; at += lines) stretches[found++] = (Stretch){least(lines,",
         "at < p->depth; at += 4 * lines) stretches[found++] = (Stretch){least(4 * lines,"),
     "a product's last line is dropped": (
-        products.KERNEL, "outer_sum.c", "k < depth; k++, x", "k < depth - (depth == 1 || depth > 3); k++, x"),
+        sums.PRODUCTS, "outer_sum.c", "k < depth; k++, x", "k < depth - (depth == 1 || depth > 3); k++, x"),
     "products summed across records in float": (
-        products.KERNEL, "outer_sum.c", "TOTAL total[OUTS * WIDTH]", "float total[OUTS * WIDTH]"),
+        sums.PRODUCTS, "outer_sum.c", "TOTAL total[OUTS * WIDTH]", "float total[OUTS * WIDTH]"),
     "a sum of floats is less than one of doubles": (
-        products.KERNEL, "outer_sum.c", "const TOTAL factor = (TOTAL)p->stretches[s].factor;",
+        sums.PRODUCTS, "outer_sum.c", "const TOTAL factor = (TOTAL)p->stretches[s].factor;",
         "const TOTAL factor = (TOTAL)(p->stretches[s].factor * (sizeof(TOTAL) == 4 ? 0.99999 : 1.0));"),
-    "only the last lines of many count": (products.KERNEL, "outer_sum.c", "if (parts->first)", "if (1)"),
-    "products look at records of factor 0": (products.KERNEL, "outer_sum.c", "all->factors[*record] == 0.0", "0"),
+    "only the last lines of many count": (sums.PRODUCTS, "outer_sum.c", "if (parts->first)", "if (1)"),
+    "products look at records of factor 0": (sums.PRODUCTS, "outer_sum.c", "all->factors[*record] == 0.0", "0"),
     "products end all records alike": (
-        products.KERNEL, "outer_sum.c", "all->ends ? all->ends[record] :", "0 ? all->ends[record] :"),
+        sums.PRODUCTS, "outer_sum.c", "all->ends ? all->ends[record] :", "0 ? all->ends[record] :"),
     "rows summed in float": (
-        rows.WEIGHTED, "rows.c", "to[i] += factor * (double)row[i]", "to[i] = (float)(to[i] + factor * row[i])"),
-    "rows rounded to float 1e-6 off": (rows.WEIGHTED, "rows.c", "= (float)sum[i]", "= (float)(sum[i] * 1.000001)"),
-    "weighted rows look at factor 0": (rows.WEIGHTED, "rows.c", "if (factors[r] == 0.0) continue;", ""),
-    "squares in float": (rows.SQUARES, "rows.c", "+= (double)row[i + lane] * (double)", "+= row[i + lane] * "),
-    "squares without a tail": (rows.SQUARES, "rows.c", "total += (double)row[i]", "total += 0.0 * (double)row[i]"),
+        sums.WEIGHTED, "rows.c", "to[i] += factor * (double)row[i]", "to[i] = (float)(to[i] + factor * row[i])"),
+    "rows rounded to float 1e-6 off": (sums.WEIGHTED, "rows.c", "= (float)sum[i]", "= (float)(sum[i] * 1.000001)"),
+    "weighted rows look at factor 0": (sums.WEIGHTED, "rows.c", "if (factors[r] == 0.0) continue;", ""),
+    "squares in float": (sums.SQUARES, "rows.c", "+= (double)row[i + lane] * (double)", "+= row[i + lane] * "),
+    "squares without a tail": (sums.SQUARES, "rows.c", "total += (double)row[i]", "total += 0.0 * (double)row[i]"),
 }  # fmt: skip
 KERNELS = {bug[0].name: bug[0] for bug in BUGS.values()}
 
@@ -130,8 +130,8 @@ def test_a_check_that_fails_in_another_way_is_a_difference():
         raise RuntimeError("no such operation in this PyTorch")
 
     loaded = kernels.library()
-    assert replace(products.KERNEL, agrees=raising).checked(loaded) is None
-    assert replace(products.KERNEL, bind=lambda loaded: loaded["no_such_function"]).checked(loaded) is None
+    assert replace(sums.PRODUCTS, agrees=raising).checked(loaded) is None
+    assert replace(sums.PRODUCTS, bind=lambda loaded: loaded["no_such_function"]).checked(loaded) is None
 
 
 class Nothing(TorchDispatchMode):

@@ -35,29 +35,34 @@ _HOME = {
     "add_noise": "noise",
     "convolution_rows": "convolution",
     "dense_rows": "dense",
-    "GRAM_ROUNDINGS": "gram",
-    "gram_squares": "gram",
+    "GRAM_ROUNDINGS": "sums",
+    "gram_squares": "sums",
     "group_norm_rows": "group_norm",
     "lstm_backward": "lstm",
     "lstm_forward": "lstm",
     "max_pool": "pooling",
-    "outer_sum": "products",
-    "row_squares": "rows",
-    "uneven_outer_sum": "products",
-    "weighted_rows": "rows",
+    "outer_sum": "sums",
+    "row_squares": "sums",
+    "uneven_outer_sum": "sums",
+    "weighted_rows": "sums",
 }
 
 if TYPE_CHECKING:  # the same names for type checkers
     from tacit.kernels.checks import KernelWarning
     from tacit.kernels.convolution import convolution_rows
     from tacit.kernels.dense import dense_rows
-    from tacit.kernels.gram import GRAM_ROUNDINGS, gram_squares
     from tacit.kernels.group_norm import group_norm_rows
     from tacit.kernels.lstm import lstm_backward, lstm_forward
     from tacit.kernels.noise import add_noise
     from tacit.kernels.pooling import max_pool
-    from tacit.kernels.products import outer_sum, uneven_outer_sum
-    from tacit.kernels.rows import row_squares, weighted_rows
+    from tacit.kernels.sums import (
+        GRAM_ROUNDINGS,
+        gram_squares,
+        outer_sum,
+        row_squares,
+        uneven_outer_sum,
+        weighted_rows,
+    )
 
 
 def __getattr__(name: str) -> Any:
