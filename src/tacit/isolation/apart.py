@@ -122,14 +122,20 @@ def _is_raised_by_user(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
+    """Which operation cannot be computed for many records at once, and what to do."""
     said = str(error).splitlines()[0]
-    found = _DYNAMIC.search(said)
-    if found is None:
-        return said
-    return (
-        f"{found[1]} gives a tensor whose shape depends on a record's values; use a mask instead (experts of Hugging "
-        'Face models: model.set_experts_implementation("grouped_mm"))'
-    )
+    found, operation = _DYNAMIC.search(said), vars(error).get("operation", "")
+    if found is not None:
+        return (
+            f"{found[1]} gives a tensor whose shape depends on a record's values; use a mask instead (experts of "
+            'Hugging Face models: model.set_experts_implementation("grouped_mm"))'
+        )
+    if "random operation" in said:
+        return (
+            f"{operation} draws for one record at a time; torch.rand, randn, normal, bernoulli and the *_like "
+            "functions draw for many"
+        )
+    return f"{operation} has no rule for many records at once ({said})" if operation else said
 
 
 def writes_into_fresh(error: Exception) -> bool:

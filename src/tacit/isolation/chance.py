@@ -1,8 +1,9 @@
 """Chance inside the losses: dropout and other draws, for each row from a secret of its own.
 
 PyTorch would draw for a whole batch from one generator: a record's mask would depend on its place among the others, and
-on a seed that the user's script may have published. What is not entered here fails under vmap and is therefore drawn on
-the path that takes one record after the other, where PyTorch's generator starts from the record's own seed.
+on a seed that the user's script may have published. What is not entered here (``torch.multinomial``) fails under vmap
+and is therefore drawn on the path that takes one record after the other, where PyTorch's generator starts from the
+record's own seed. A function that does not suit a call answers NotImplemented.
 """
 
 import math
@@ -115,16 +116,76 @@ def _of_sizes(make: Callable[["Isolated", Tensor], Tensor]) -> Callable[..., Ten
     return draw
 
 
-def _uniform(run: "Isolated", one: Tensor) -> Tensor:
-    return run.uniforms(tuple(one.shape), one.device).to(one.dtype)
+def _into(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Draws that are written into a tensor of rows, such as ``torch.empty_like(x).normal_()``."""
+
+    def draw(run: "Isolated", target: Tensor, *given: Any, generator: object = None, **named: Any) -> Any:
+        if not run.is_of_rows(target):
+            if run.fresh:
+                return NotImplemented
+            raise RuntimeError("vmap: inplace draws for each row into a tensor that all share")  # a copy a row is next
+        run.rows_first(target).copy_(make(run, target, *given, **named))
+        return target
+
+    return draw
 
 
-def _normal(run: "Isolated", one: Tensor) -> Tensor:
+def _uniform(run: "Isolated", one: Tensor, low: float = 0.0, high: float = 1.0) -> Tensor:
+    return run.uniforms(tuple(one.shape), one.device).mul_(high - low).add_(low).to(one.dtype)
+
+
+def _normal(run: "Isolated", one: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     draws: Tensor = torch.special.ndtri(run.uniforms(tuple(one.shape), one.device))
-    return draws.to(one.dtype)
+    return draws.mul_(std).add_(mean).to(one.dtype)
 
 
-RANDOM_CALLS: dict[Any, Callable[..., Tensor]] = {
+def _exponential(run: "Isolated", one: Tensor, lambd: float = 1.0) -> Tensor:
+    run.computes(one.numel())  # a logarithm, of which the last few are computed by other code
+    return run.uniforms(tuple(one.shape), one.device).log_().div_(-lambd).to(one.dtype)
+
+
+def _gumbel_softmax(
+    run: "Isolated", logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Any:
+    noise = run.wrap(_exponential(run, torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)))
+    soft = functional.softmax((logits - noise.log()) / tau, dim)
+    if hard:
+        top = torch.zeros_like(soft).scatter(dim, soft.argmax(dim, keepdim=True), 1.0)
+        soft = top - soft.detach() + soft
+    run.computes(logits.numel())
+    return run.born(soft)
+
+
+def _chosen(run: "Isolated", one: Tensor, p: Any = 0.5) -> Any:
+    wanted = run.rows_first(p).detach() if isinstance(p, Tensor) else p
+    return (run.uniforms(tuple(one.shape), one.device) < wanted).to(one.dtype)
+
+
+def _normal_around(
+    run: "Isolated", mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: object = None, **options: Any
+) -> Any:
+    """torch.normal: around given numbers, or tensors, in their shape, or in a given one."""
+    if size is None:
+        like: Tensor = mean + 0 * std
+        one = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+    else:
+        one = torch.empty(size, **options)
+    with torch.no_grad():
+        return run.born(mean + std * run.wrap(_normal(run, one)))
+
+
+def _whole(run: "Isolated", one: Tensor, low: int, high: int | None = None) -> Tensor:
+    """Whole numbers from low to high - 1, or from 0 to low - 1."""
+    low, high = (0, low) if high is None else (low, high)
+    return run.uniforms(tuple(one.shape), one.device).mul_(high - low).floor_().add_(low).to(one.dtype)
+
+
+def _whole_like(run: "Isolated", input: Tensor, *given: int, **named: Any) -> Any:
+    bounds = {name: named.pop(name) for name in ("low", "high") if name in named}
+    return _like(lambda run, one: _whole(run, one, *given, **bounds))(run, input, **named)
+
+
+RANDOM_CALLS: dict[Any, Callable[..., Any]] = {
     functional.dropout: _dropout,
     torch.dropout: _dropout,
     **dict.fromkeys((functional.dropout1d, functional.dropout2d, functional.dropout3d), _feature_dropout),
@@ -136,4 +197,11 @@ RANDOM_CALLS: dict[Any, Callable[..., Tensor]] = {
     torch.randn: _of_sizes(_normal),
     torch.rand_like: _like(_uniform),
     torch.randn_like: _like(_normal),
+    torch.randint_like: _whole_like,
+    torch.normal: _normal_around,
+    functional.gumbel_softmax: _gumbel_softmax,
+    Tensor.normal_: _into(_normal),
+    Tensor.uniform_: _into(_uniform),
+    Tensor.exponential_: _into(_exponential),
+    Tensor.bernoulli_: _into(_chosen),
 }

@@ -218,6 +218,9 @@ class Isolated(Watched, DrawsOfRows):
         except (SplitError, UncoveredError, LossesError) as stop:
             self.stop = stop
             raise
+        except Exception as error:
+            error.__dict__.setdefault("operation", getattr(func, "__name__", ""))  # for who has to say what is slow
+            raise
 
     def watched(self, facts: Known, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = tensors_in((args, kwargs))
@@ -225,8 +228,8 @@ class Isolated(Watched, DrawsOfRows):
         if functorch.maybe_current_level() != self.level:
             return self._call_inside_transform(facts, func, args, kwargs, tensors)
         of_rows = self._check_origin(tensors)
-        if func in RANDOM_CALLS:
-            return RANDOM_CALLS[func](self, *args, **kwargs)
+        if func in RANDOM_CALLS and (drawn := RANDOM_CALLS[func](self, *args, **kwargs)) is not NotImplemented:
+            return drawn
         if of_rows and facts.is_question:
             return self._answer(func, args)
         trained = [tensor for tensor in tensors if tensor.requires_grad] if torch.is_grad_enabled() else []
@@ -249,7 +252,7 @@ class Isolated(Watched, DrawsOfRows):
         if of_rows:
             if not facts.rounds_alike or "alpha" in kwargs:
                 self._note_code(output)
-            return self._born(output)
+            return self.born(output)
         if self.fresh and facts.makes_new and isinstance(output, Tensor) and not isinstance(output, torch.nn.Parameter):
             return self.wrap(self.rows_first(output).clone())
         return output
@@ -302,7 +305,7 @@ class Isolated(Watched, DrawsOfRows):
                     )
         return found
 
-    def _born(self, output: Any) -> Any:
+    def born(self, output: Any) -> Any:
         """Mark what was made in this call."""
         if isinstance(output, Tensor):
             physical = functorch.get_unwrapped(output) if functorch.is_batchedtensor(output) else output
@@ -310,9 +313,9 @@ class Isolated(Watched, DrawsOfRows):
             output._tacit_run = self._token  # type: ignore[attr-defined]
         elif isinstance(output, tuple | list):
             for part in output:
-                self._born(part)
+                self.born(part)
         elif type(output).__name__.endswith("iterator"):
-            return iter([self._born(part) for part in output])
+            return iter([self.born(part) for part in output])
         return output
 
     def _answer(self, func: Any, args: tuple[Any, ...]) -> Any:
