@@ -3,10 +3,11 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
-from tacit.errors import InputError, RecordMixingError
+from tacit.errors import InputError, LossesError, RecordMixingError
 from tacit.gradients import replace_batch_norm, try_out
-from tacit.gradients.before_the_run import refuse_batch_norm
+from tacit.gradients.before_the_run import refuse_layers
 from tacit.losses import ModelLosses
 from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
 
@@ -90,13 +91,13 @@ def test_good_layers_are_accepted(name):
 
 def test_the_refusal_names_the_layer_and_the_remedy():
     with pytest.raises(RecordMixingError, match=r"layer 1 is BatchNorm1d.*replace_batch_norm"):
-        refuse_batch_norm(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
+        refuse_layers(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
 
 
 def test_the_remedy_works_on_a_copy():
     model = nn.Sequential(nn.Conv1d(4, 6, 3), nn.Sequential(nn.BatchNorm1d(6), nn.ReLU()))
     fixed = replace_batch_norm(model)
-    refuse_batch_norm(fixed)
+    refuse_layers(fixed)
     assert isinstance(model[1][0], nn.BatchNorm1d)
     assert isinstance(fixed[1][0], nn.GroupNorm)
     assert fixed(torch.randn(2, 4, 8)).shape == (2, 6, 6)
@@ -123,3 +124,12 @@ def test_the_probe_leaves_the_model_and_the_global_random_state_alone():
     check(model)
     assert (torch.get_rng_state() == state).all()
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_weights_that_a_hook_sets_are_refused_with_what_to_use_instead():
+    pruned = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    prune.l1_unstructured(pruned[1], "weight", 0.5)
+    with pytest.raises(LossesError, match=r"layer 1 has its weights set anew .* by L1Unstructured; .*prune.remove"):
+        refuse_layers(pruned)
+    prune.remove(pruned[1], "weight")
+    refuse_layers(pruned)

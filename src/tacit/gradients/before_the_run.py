@@ -8,6 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils import prune
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from tacit.errors import LossesError, RecordMixingError, TacitError, check_count
 from tacit.gradients.clipped_sum import ClippedSum, Isolation, clipped_sum
@@ -41,7 +44,7 @@ def try_out(
     or types, is refused. ``public=True`` says that ``like`` holds public records, which are used as they are.
     """
     if isinstance(losses, ModelLosses):
-        refuse_batch_norm(losses.model)
+        refuse_layers(losses.model)
     batch = _repeated(like) if public else _generated(like)
     if isolation == "records" and getattr(losses, "meeting", None) is None:
         others = map_tensors(lambda tensor: tensor.flip(0), batch) if public else _generated(like, seed=1001)
@@ -122,14 +125,23 @@ def _generated(like: Batch, seed: int = 1000) -> Batch:
     return map_tensors(fresh, like)
 
 
-def refuse_batch_norm(model: nn.Module) -> None:
-    """Refuse, by name, batch normalisation that is not in evaluation mode; the calls themselves are refused anyway."""
+def refuse_layers(model: nn.Module) -> None:
+    """Refuse, by name, layers that cannot work, with what takes their place; their calls themselves are refused anyway.
+
+    Batch normalisation that is not in evaluation mode, and weights that a hook sets anew at every call.
+    """
     for name, module in model.named_modules():
         if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats):
             raise RecordMixingError(
                 f"layer {name or 'model'} is {type(module).__name__}, which mixes the records of a batch; "
                 "use tacit.replace_batch_norm(model), which gives a copy with GroupNorm"
             )
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, prune.BasePruningMethod | WeightNorm | SpectralNorm):
+                raise LossesError(
+                    f"layer {name or 'model'} has its weights set anew at every call by {type(hook).__name__}; use "
+                    "torch.nn.utils.parametrizations, or after pruning torch.nn.utils.prune.remove"
+                )
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tacit.distributed import SharedLedger, current_ranks, is_sharded
 from tacit.errors import InputError, TacitError, check_count
-from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_batch_norm, try_out
+from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_layers, try_out
 from tacit.isolation import RecordGroup
 from tacit.isolation.batches import tensors_of
 from tacit.ledger import Charge, Ledger, LedgerFile
@@ -95,7 +95,7 @@ class PrivateSum:
         self.path = "not tried out yet"  # which way the losses take: public, from records of our own making
         mechanism = self._build_mechanism(own_noise=stddev is not None)
         if isinstance(losses, ModelLosses):
-            refuse_batch_norm(losses.model)
+            refuse_layers(losses.model)
         self._charging = Charging(
             plan, mechanism, plan.header(self._randomness), self._ranks, stddev=stddev, beside=beside, goes_on=goes_on
         )
