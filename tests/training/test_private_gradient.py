@@ -5,7 +5,7 @@ import pytest
 import torch
 from conftest import classify
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, TensorDataset
 
 import tacit
 from tacit.accountants import ACCOUNTANTS
@@ -89,6 +89,27 @@ def test_a_map_style_data_set_with_workers_and_collate(private, data, workers):
     steps = [sample.step for sample in engine.samples(Rows(data), steps=5, workers=workers)]
     assert steps == list(range(5))
     assert engine.ledger.steps == 5
+
+
+class Scaled(TensorDataset):
+    def __getitem__(self, index):
+        x, y = super().__getitem__(index)
+        return 3 * x, y
+
+
+def test_a_tensor_data_set_with_items_of_its_own_is_asked_for_them(private, model, data):
+    (sample,) = private(sampling=tacit.PoissonSampling(1.0, 20)).samples(Scaled(*data), steps=1)
+    assert torch.equal(sample.data[0], 3 * data[0])
+
+
+def test_how_numbers_lie_in_memory_is_ignored(private):
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(48, 2)).to(memory_format=torch.channels_last)
+    engine = private(
+        model, lambda model, batch: classify(model, (batch[0].to(memory_format=torch.channels_last), batch[1]))
+    )
+    for sample in engine.samples((torch.randn(40, 2, 6, 6), torch.randint(0, 2, (40,))), steps=1):
+        engine.backward(sample)
+    assert engine.path == "records together"
 
 
 def test_an_empty_sample_is_released_and_charged(private, model, data):
@@ -354,6 +375,7 @@ def test_a_mixing_loss_is_refused_before_anything_is_charged(private, data):
     [
         ((torch.zeros(0, 5), torch.zeros(0)), "empty"),
         ((torch.zeros(3, 5), torch.zeros(4)), "as many rows"),
+        ((torch.zeros(3, 5).to_sparse(), torch.zeros(3)), "column 0 of the rows must be dense tensors, found sparse"),
     ],
 )
 def test_unusable_data_is_refused_before_anything_is_charged(private, dataset, message):

@@ -228,6 +228,8 @@ class Isolated(Watched, DrawsOfRows):
         if functorch.maybe_current_level() != self.level:
             return self._call_inside_transform(facts, func, args, kwargs, tensors)
         of_rows = self._check_origin(tensors)
+        if of_rows and kwargs.pop("memory_format", None) is not None and not kwargs and func is Tensor.to:
+            return args[0]  # how numbers lie in memory is no affair of a single row
         if func in RANDOM_CALLS and (drawn := RANDOM_CALLS[func](self, *args, **kwargs)) is not NotImplemented:
             return drawn
         if of_rows and facts.is_question:

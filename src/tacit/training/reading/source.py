@@ -80,7 +80,7 @@ class DataSource:
                 "rows of an IterableDataset cannot be drawn at random; give a map-style data set (Hugging Face: "
                 "load_dataset without streaming=True, which stays on disk), numpy.memmap columns, or tensors"
             )
-        if not (isinstance(self.rows, TensorDataset) and self.collate is not None):  # else its items are collated
+        if not (_holds_tensors(self.rows) and self.collate is not None):  # else its items are collated
             object.__setattr__(self, "rows", _as_tensors(self.rows))
         if not (hasattr(self.rows, "__len__") and hasattr(self.rows, "__getitem__")):
             raise InputError(
@@ -217,8 +217,8 @@ def _asked(rows: Indices, chance: StepChance, places: Indices | slice = slice(No
 
 def _as_tensors(rows: Any) -> Any:
     """Tensors, a tuple or a dict of them, where the rows are columns of numbers in any form; else a data set."""
-    if isinstance(rows, TensorDataset):
-        return rows.tensors
+    if _holds_tensors(rows):
+        rows = rows.tensors
     if _is_column(rows):
         return _tensor(rows)
     if hasattr(rows, "to_pydict") and hasattr(rows, "column_names"):  # a table of Arrow: its columns
@@ -232,6 +232,11 @@ def _as_tensors(rows: Any) -> Any:
     return tuple(_tensor(part, number) for number, part in enumerate(rows))
 
 
+def _holds_tensors(rows: Any) -> bool:
+    """A TensorDataset whose items are the rows of its tensors; those of a class of the user's own may not be."""
+    return isinstance(rows, TensorDataset) and type(rows).__getitem__ is TensorDataset.__getitem__
+
+
 def _is_column(part: Any) -> bool:
     return isinstance(part, Tensor | np.ndarray) or hasattr(part, "to_numpy")
 
@@ -239,6 +244,9 @@ def _is_column(part: Any) -> bool:
 def _tensor(part: Any, name: object = None) -> Tensor:
     where = "rows" if name is None else f"column {name!r} of the rows"
     if isinstance(part, Tensor):
+        if part.layout != torch.strided or part.is_nested:
+            raise InputError(f"{where} must be dense tensors, found {'nested' if part.is_nested else 'sparse'} ones; "
+                             "use to_dense(), or give records as a data set")  # fmt: skip
         return part
     array = part.to_numpy() if hasattr(part, "to_numpy") else part
     if isinstance(part, list) and part and isinstance(part[0], list | int | float):  # of a tokenizer
