@@ -86,6 +86,41 @@ def _check_parameter(name: str, parameter: nn.Parameter) -> None:
         )
 
 
+class ParameterKinds:
+    """Names, shapes and types of what is trained: a mechanism clips and adds noise to these vectors, and no others.
+
+    Example:
+        >>> planned = ParameterKinds({"weight": torch.zeros(2, 3)})
+        >>> planned.check({"weight": torch.ones(2, 3)})
+        >>> try:
+        ...     planned.check({})
+        ... except InputError as error:
+        ...     print(str(error).partition(":")[0])
+        parameter weight is not trained any more
+    """
+
+    def __init__(self, params: Mapping[str, Tensor]) -> None:
+        self._planned = self._kinds(params)
+
+    @staticmethod
+    def _kinds(params: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+        return {name: (value.shape, value.dtype) for name, value in params.items()}
+
+    def check(self, params: Mapping[str, Tensor]) -> None:
+        """The same names, shapes and types; other values, and other tensors that hold them, are fine."""
+        kinds, planned = self._kinds(params), self._planned
+        if kinds == planned:
+            return
+        for name in sorted(kinds.keys() | planned.keys()):
+            if kinds.get(name) != planned.get(name):
+                how = "is not trained any more" if name not in kinds else "is new"
+                how = "has another shape or type" if name in kinds and name in planned else how
+                raise InputError(
+                    f"parameter {name} {how}: what is trained was fixed at the start; make a new PrivateGradient (it "
+                    "may share the ledger) after freezing, unfreezing or replacing layers"
+                )
+
+
 def check_one_loss_per_record(losses: object, records: int) -> None:
     """``losses`` must be a tensor of shape [records]; anything else would be clipped wrongly."""
     if not isinstance(losses, Tensor):

@@ -12,14 +12,12 @@ docs/tables.md has the measurements behind the constants.
 """
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, get_args
 
-from tacit.accountants import check_delta, gaussian_mu, get_accountant
+from tacit.accountants import gaussian_mu, get_accountant
 from tacit.accountants.renyi.filter import cost_by_filter
 from tacit.accountants.search import smallest_within
-from tacit.errors import InputError, RefusedError, check_count, check_positive
+from tacit.errors import RefusedError
 from tacit.ledger import (
     Charge,
     GaussianSumQuery,
@@ -28,13 +26,11 @@ from tacit.ledger import (
     PoissonSample,
     PoissonTrials,
     ThresholdedSample,
-    Tuned,
 )
 from tacit.tables.releases import score_event, search_event, spread_event, trial_score_noise
-from tacit.tables.schema import Task
-from tacit.tables.searches import DEFAULTS, Candidate, Search
+from tacit.tables.searches import Candidate, Search
+from tacit.tables.settings import Facts, Method, Recipe, Setting
 
-Method = Literal["sgld", "sghmc", "bbp", "dropout", "vi", "sgd"]
 MANY = 10_000  # records from which a smaller sampling probability is quicker at the same noise
 ENOUGH = 40.0  # SNR below which a model learns little
 SPREAD_SHARE = 0.1  # of mu^2, for the histogram of residuals that the intervals of a regression rest on
@@ -43,107 +39,6 @@ STEPS = {"classification": 300, "regression": 1000, "vi": 1000}
 _LITTLE = 12.0  # SNR at clip norm 1 below which a model goes less far, not to be too sure
 _LARGE = 250.0  # SNR at clip norm 1 from which less is cut
 _FASTEST = 40.0  # learning rate of a linear classifier that is still stable
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A number of the run and why it is what it is."""
-
-    name: str
-    value: float | int | str | None
-    why: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "value": self.value, "why": self.why}
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """All settings of a run.
-
-    ``spread_noise`` is that of the residuals' histogram, ``score_noise`` that of the scores on records that were held
-    out, None where there is none. ``search`` is charged once for all trials, in place of the steps.
-    """
-
-    probability: float
-    steps: int
-    noise_multiplier: float
-    clip_norm: float
-    learning_rate: float
-    prior_stddev: float
-    draws: int
-    keep_every: int
-    spread_noise: float | None
-    snr: float
-    settings: tuple[Setting, ...]
-    warnings: tuple[str, ...]
-    score_noise: float | None = None
-    search: Tuned | None = None
-
-    @property
-    def trial_noise(self) -> float | None:
-        """On the sum of a trial's score over all units."""
-        return None if self.search is None else self.search.trial[-1][0].queries[0].noise_stddev
-
-    @property
-    def beside(self) -> list[Charge]:
-        """What the run releases apart from its steps."""
-        spread = [] if self.spread_noise is None else [Charge(spread_event(self.spread_noise), 1)]
-        if self.score_noise is None:
-            return spread
-        return [*spread, Charge(score_event(self.score_noise, numbers=self.spread_noise is not None), 1)]
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """The public numbers that a recipe follows from.
-
-    Args:
-        units: the declared number of records or users.
-        features: of a record.
-        parameters: of the model; those of one output count for the noise.
-        outputs: one for two classes or a number, else one per class.
-        accountant: "pld"; "rdp" where several runs share a budget adaptively.
-        scored: records were held out, and a tenth of the budget says how good the model is on them.
-        search: settings are searched for: one trial's noise, so that all of them stay within the budget.
-        candidate: which settings the trial has.
-        asked: what was released to fill in the schema, before all else.
-        units_asked: the number of units is an answer, so that nothing that is charged for may follow it.
-    """
-
-    units: int
-    features: int
-    parameters: int
-    outputs: int
-    task: Task
-    method: Method
-    model: str
-    epsilon: float
-    delta: float
-    accountant: str = "pld"
-    scored: bool = False
-    search: Search | None = None
-    candidate: Candidate = DEFAULTS
-    asked: PoissonSample | ThresholdedSample | None = None
-    units_asked: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("units", "features", "parameters", "outputs"):
-            check_count(name, getattr(self, name))
-        check_positive("epsilon", self.epsilon)
-        check_delta(self.delta, None if self.units_asked else self.units)
-        if self.method not in get_args(Method):
-            raise InputError(f"method must be one of {', '.join(get_args(Method))}, found {self.method!r}")
-
-
-def default_delta(units: int) -> float:
-    """1e-5, or a tenth of 1/n rounded down to a power of ten where that is smaller.
-
-    Example:
-        >>> default_delta(426), default_delta(48_842)
-        (1e-05, 1e-06)
-    """
-    return 10.0 ** min(-5, math.floor(math.log10(0.1 / units)))
 
 
 def recipe(facts: Facts) -> Recipe:
@@ -180,48 +75,36 @@ def recipe(facts: Facts) -> Recipe:
         Setting("delta", facts.delta, "the chance that the promise fails; below one over the number of records"),
         Setting("sampling probability", probability, _sampling_why(facts)),
         Setting("steps", steps, "enough small steps for a steady descent; more would cost time and change little"),
-        Setting(
-            "noise multiplier",
-            noise,
-            f"the least noise that keeps {what} within epsilon ({accountant})",
-        ),
+        Setting("noise multiplier", noise, f"the least noise that keeps {what} within epsilon ({accountant})"),
         Setting("clip norm", clip, clip_why),
-        Setting(
-            "signal to noise",
-            snr,
-            f"n mu / (C sqrt(d)), mu {mu:.4g}; below {ENOUGH:g} there is too little data",
-        ),
+        Setting("signal to noise", snr, f"n mu / (C sqrt(d)), mu {mu:.4g}; below {ENOUGH:g} there is too little data"),
         Setting("learning rate", rate, rate_why),
         Setting("prior standard deviation", prior, prior_why),
         Setting("draws", draws, _DRAWS_WHY[facts.method]),
+        *_settings_beside(facts, spread_noise, score_noise),
     ]
-    if facts.asked is not None:
-        why = "a tenth of the budget buys what the schema left open: bounds, levels or the number of records"
-        settings.append(Setting("noise on what was asked", facts.asked.noise_multiplier, why))
-    if spread_noise is not None:
-        why = "a tenth of the budget buys a noisy histogram of residuals, on which the intervals rest"
-        settings.append(Setting("noise on the residuals' histogram", spread_noise, why))
-    if score_noise is not None:
-        why = "a tenth of the budget buys noisy counts and sums on records that were held out, for scores"
-        settings.append(Setting("noise on the scores", score_noise, why))
     if facts.search is not None:
         settings += _search_settings(facts.search, facts.candidate, trial_score_noise(noise, probability, steps))
     return Recipe(
-        probability,
-        steps,
-        noise,
-        clip,
-        rate,
-        prior,
-        draws,
-        apart,
-        spread_noise,
-        snr,
-        tuple(settings),
-        _warnings(facts, snr),
-        score_noise,
+        probability, steps, noise, clip, rate, prior, draws, apart, spread_noise, snr, tuple(settings),
+        _warnings(facts, snr), score_noise,
         None if number is None else search_event(noise, probability, steps, number),
-    )
+    )  # fmt: skip
+
+
+def _settings_beside(facts: Facts, spread_noise: float | None, score_noise: float | None) -> list[Setting]:
+    """What a part of the budget buys apart from the steps."""
+    asked = None if facts.asked is None else facts.asked.noise_multiplier
+    found = [
+        ("what was asked", asked, "what the schema left open: bounds, levels or the number of records"),
+        ("the residuals' histogram", spread_noise, "a noisy histogram of residuals, on which the intervals rest"),
+        ("the scores", score_noise, "noisy counts and sums on records that were held out, for scores"),
+    ]
+    return [
+        Setting(f"noise on {what}", noise, f"a tenth of the budget buys {why}")
+        for what, noise, why in found
+        if noise is not None
+    ]
 
 
 def _search_settings(search: Search, candidate: Candidate, noise: float) -> list[Setting]:

@@ -1,23 +1,25 @@
 """Plans: every public fact of a private run, fixed before any data is read."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Literal, get_args
 
 import torch
+from torch import Tensor
 
 from tacit.accountants import Budget, check_delta
 from tacit.distributed import in_a_job
 from tacit.errors import InputError, check_choice, check_count, check_texts
 from tacit.gradients import rounds_by_place
+from tacit.gradients.clipped_sum import Isolation
 from tacit.ledger import LedgerHeader
-from tacit.mechanisms import Clipping, GaussianNoise, Numerics
+from tacit.mechanisms import SLACK, Clipping, GaussianNoise, GaussianSumMechanism, Numerics, build_mechanism
 from tacit.randomness import Randomness
 from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
 
 BLOCK = 20  # steps reserved at a time: bounds what a crash can over-charge, and keeps the ledger's cost per step small
 
-Isolation = Literal["records", "trusted"]
 _TRUSTED = 'the losses were trusted to keep records apart (isolation="trusted"); this was not enforced'
 _JOB = (
     "the processes of the job that trained it trust each other: each may learn what the drawn records of the others "
@@ -132,6 +134,21 @@ class PrivacyPlan:
             + ((_TRUSTED,) if self.isolation == "trusted" else ())
             + ((_ROUNDED,) if rounds_by_place() else ())
             + ((_JOB,) if in_a_job() else ()),
+        )
+
+    def mechanism(self, params: Mapping[str, Tensor], *, own_noise: bool = False) -> GaussianSumMechanism:
+        """What clips and adds noise to the gradients of these parameters; with ``own_noise`` the method gives it."""
+        if not params:
+            raise InputError("there is nothing to train: no parameter requires a gradient")
+        if own_noise and self.noise is not None:
+            raise InputError("noise is given twice: by the plan and by the method's temperature; give one of them")
+        return build_mechanism(
+            self.clipping,
+            GaussianNoise(multiplier=1.0) if own_noise else self.noise,  # replaced at every step by the method's own
+            {name: value.shape for name, value in params.items()},
+            slack=SLACK,
+            multiplicity=self.unit.multiplicity,
+            numerics=self.numerics,
         )
 
     def versions(self) -> dict[str, str]:

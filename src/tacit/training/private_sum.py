@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tacit.distributed import SharedLedger, current_ranks, is_sharded
@@ -16,8 +15,8 @@ from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_layers, tr
 from tacit.isolation import RecordGroup
 from tacit.isolation.batches import tensors_of
 from tacit.ledger import Charge, Ledger, LedgerFile
-from tacit.losses import Losses, ModelLosses
-from tacit.mechanisms import SLACK, AdaptiveClip, GaussianNoise, GaussianSumMechanism, build_mechanism
+from tacit.losses import Losses, ModelLosses, ParameterKinds
+from tacit.mechanisms import AdaptiveClip, GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Records
 from tacit.sampling.units import DrawnRows, check_ids
@@ -86,14 +85,14 @@ class PrivateSum:
             if is_sharded(params.values()):
                 raise InputError("a sharded model is trained by PrivateGradient, in a loop of your own")
             self._ranks.share(list(params.values()))
-        self._kinds = _kinds(params)
+        self._kinds = ParameterKinds(params)
         self._owns = isinstance(losses, ModelLosses) and losses.owns(params)
         self._owns_rows = True  # whether all rows that are given here are this rank's to draw
         self._example = example
         self._fitting = Fitting()  # into memory, once the model was tried out
         self._checked = False
         self.path = "not tried out yet"  # which way the losses take: public, from records of our own making
-        mechanism = self._build_mechanism(own_noise=stddev is not None)
+        mechanism = plan.mechanism(params, own_noise=stddev is not None)
         if isinstance(losses, ModelLosses):
             refuse_layers(losses.model)
         self._charging = Charging(
@@ -154,21 +153,8 @@ class PrivateSum:
             raise InputError(f"a run of {steps} steps goes on after 0 to {steps - 1} of them, found {first}")
         self._outstanding.check_process()
         self._check_trained()
-        self._owns_rows = source.own_rows or self._ranks.alone
-        if source.own_rows and not self._ranks.alone and (self.plan.deterministic or not self.plan.sampling.by_unit):
-            raise InputError("ranks with rows of their own draw by Poisson or in passes, and are not deterministic")
-        ids = ids_for(self.plan.unit, source)
-        check_ids(self.plan.unit, self.plan.sampling.neighbours, ids)
-        count = len(source)
-        units = self.plan.unit.count(count, ids)
-        self.plan.sampling.check_population(units)
-        if source.views is not None and not isinstance(self.plan.unit, Records):
-            raise InputError("views are averaged per record; with users or microbatches give the rows themselves")
-        if self._shards is None:
-            self._ranks.together(lambda: self._try_out(source))
-        else:
-            with self._shards.step(self._charging.mechanism):
-                self._try_out(source)
+        ids, units = self._checked_units(source)
+        self._together(lambda: self._try_out(source))
         if self._evidence is not None:
             self._recorders = self._evidence.open(self._clipped_sum, self.plan, steps, units)
         if self._individual_filter is not None:
@@ -178,13 +164,12 @@ class PrivateSum:
         self._charging.plan_steps(first, steps)
         ahead = ChargedAhead(self.plan.sampling.steps_per_pass)
         drawn_units = self._draw_charged(units, first, steps - first, ahead)
-        rows = (self._rows_here(drawn, source, count, ids) for drawn in drawn_units)
+        rows = (self._rows_here(drawn, source, ids) for drawn in drawn_units)
         self._charging.declare(first, steps)
         if before_charging is not None:
             before_charging()
-        at_exit = weakref.finalize(
-            self, _end_at_exit, weakref.ref(self), ahead
-        )  # made after the ledger's: runs before it
+        # made after the ledger's: runs before it
+        at_exit = weakref.finalize(self, _end_at_exit, weakref.ref(self), ahead)
         at_exit.atexit = self._ranks.alone  # several ranks could wait for one that is gone
         self._loops[ahead] = at_exit
         try:
@@ -219,27 +204,33 @@ class PrivateSum:
     def _check_trained(self) -> None:
         """The model must train what it did at the start: the mechanism clips and adds noise to those vectors."""
         if self._owns and isinstance(self._losses, ModelLosses):
-            self._check_params(self._losses.params)
+            self._kinds.check(self._losses.params)
 
-    def _check_params(self, params: Mapping[str, Tensor]) -> None:
-        """The same names, shapes and types; other values, and other tensors that hold them, are fine."""
-        kinds, planned = _kinds(params), self._kinds
-        if kinds == planned:
-            return
-        for name in sorted(kinds.keys() | planned.keys()):
-            if kinds.get(name) != planned.get(name):
-                how = "is not trained any more" if name not in kinds else "is new"
-                how = "has another shape or type" if name in kinds and name in planned else how
-                raise InputError(
-                    f"parameter {name} {how}: what is trained was fixed at the start; make a new PrivateGradient (it "
-                    "may share the ledger) after freezing, unfreezing or replacing layers"
-                )
+    def _checked_units(self, source: DataSource) -> tuple[Indices | None, int]:
+        """The ids by which rows are grouped, and how many units there are, if the plan can draw from them."""
+        plan, alone = self.plan, self._ranks.alone
+        self._owns_rows = source.own_rows or alone
+        if source.own_rows and not alone and (plan.deterministic or not plan.sampling.by_unit):
+            raise InputError("ranks with rows of their own draw by Poisson or in passes, and are not deterministic")
+        ids = ids_for(plan.unit, source)
+        check_ids(plan.unit, plan.sampling.neighbours, ids)
+        units = plan.unit.count(len(source), ids)
+        plan.sampling.check_population(units)
+        if source.views is not None and not isinstance(plan.unit, Records):
+            raise InputError("views are averaged per record; with users or microbatches give the rows themselves")
+        return ids, units
 
-    def _rows_here(
-        self, drawn: Indices, source: DataSource, count: int, ids: Indices | None
-    ) -> tuple[DrawnRows, StepChance]:
-        """The rows of the drawn units, of ``count`` that there are, and their chance."""
-        rows = replace(self.plan.unit.rows_of(drawn, count, ids), units=drawn)
+    def _together(self, action: Callable[[], None]) -> None:
+        """What all ranks do, of which each learns how it ended for the others."""
+        if self._shards is None:
+            self._ranks.together(action)
+        else:
+            with self._shards.step(self._charging.mechanism):
+                action()
+
+    def _rows_here(self, drawn: Indices, source: DataSource, ids: Indices | None) -> tuple[DrawnRows, StepChance]:
+        """The rows of the drawn units, and their chance."""
+        rows = replace(self.plan.unit.rows_of(drawn, len(source), ids), units=drawn)
         return rows, source.chance(self._randomness, rows.rows)
 
     def _draw_charged(self, units: int, first: int, steps: int, ahead: ChargedAhead) -> Iterator[Indices]:
@@ -259,7 +250,7 @@ class PrivateSum:
     def release(self, sample: Sample, params: Mapping[str, Tensor]) -> Vectors:
         """The noisy mean gradient of a sample, rounded once to the parameters' type: the only thing that leaves."""
         self._outstanding.check_process()
-        self._check_params(params)
+        self._kinds.check(params)
         drawn = self._outstanding.take(sample)
         if self._filtered is not None:
             drawn = self._filtered.admit(drawn, params)
@@ -327,20 +318,6 @@ class PrivateSum:
             end()
         self._charging.close()
 
-    def _build_mechanism(self, own_noise: bool) -> GaussianSumMechanism:
-        if not self._params:
-            raise InputError("there is nothing to train: no parameter requires a gradient")
-        shapes = {name: value.shape for name, value in self._params.items()}
-        noise = self.plan.noise
-        if own_noise:
-            if noise is not None:
-                raise InputError("noise is given twice: by the plan and by the method's temperature; give one of them")
-            noise = GaussianNoise(multiplier=1.0)  # replaced at every step by the method's own
-        multiplicity = self.plan.unit.multiplicity
-        return build_mechanism(
-            self.plan.clipping, noise, shapes, slack=SLACK, multiplicity=multiplicity, numerics=self.plan.numerics
-        )
-
     def _try_out(self, source: DataSource) -> None:
         """Before anything is charged: does the data set give records, and do the losses take records of their form?"""
         source.try_out()
@@ -377,7 +354,3 @@ def _end_at_exit(engine: "weakref.ref[PrivateSum]", ahead: ChargedAhead) -> None
         found._end(ahead)
     except (TacitError, OSError) as error:  # such as a folder that is gone; there is nobody left to raise it to
         _log.warning("tacit: a loop was open when the program ended, and its block stays charged in full: %s", error)
-
-
-def _kinds(params: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    return {name: (value.shape, value.dtype) for name, value in params.items()}
