@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tacit
-from tools.house import House, cycle, longest_chain
+from tools.house import REASONS, House, cycle, long_things, longest_chain
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "tacit"
@@ -55,6 +55,10 @@ def test_modules_import_each_other_without_cycles():
 def test_a_cycle_of_modules_is_found_and_the_longest_chain():
     assert set(cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}})) == {"a", "b", "c"}
     assert longest_chain({"a": {"b", "d"}, "b": {"c"}, "c": {"d"}, "d": set()}) == ["a", "b", "c", "d"]
+
+
+def test_what_is_long_has_a_reason():
+    assert long_things(HOUSE).keys() == REASONS.keys()
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))

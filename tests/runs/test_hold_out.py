@@ -12,7 +12,7 @@ from tacit.runs.quality import hold_out as room
 from tacit.runs.quality.hold_out import _summed, split_off
 from tacit.runs.quality.scores import BINS, LOSS_CUT, Released, class_scores, number_scores
 from tacit.tables import Category, Encoded, Number, Schema, Table, encode
-from tacit.tables.releases import score_event
+from tacit.tables.settings import score_event
 from tests.runs.people import EchoingPredictor, people, write_files
 
 SCHEMA = Schema((Number("x", -3, 3), Category("ill", ("no", "yes"))), records=2000, users=500, target="ill")

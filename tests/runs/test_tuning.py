@@ -15,7 +15,7 @@ from tacit.runs import Problem, RunFacts, RunFolder, train_table
 from tacit.runs.search import trials as tuning
 from tacit.runs.search.plan import generating, search_plan
 from tacit.tables import Category, Encoded, Number, Schema, Search, Table, encode, recipes
-from tacit.tables.releases import trial_score_noise
+from tacit.tables.settings import trial_score_noise
 from tests.runs.people import EchoingPredictor, people, write_files
 
 SCHEMA = Schema((Number("x", -3, 3), Category("ill", ("no", "yes"))), records=600, users=150, target="ill")

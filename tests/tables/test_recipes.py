@@ -8,7 +8,7 @@ from tacit.accountants import get_accountant
 from tacit.errors import InputError
 from tacit.ledger import Charge, GaussianSumQuery, Ledger, PoissonSample
 from tacit.tables import Facts, default_delta, recipe
-from tacit.tables.recipes import spread_event
+from tacit.tables.settings import spread_event
 
 ADULT = Facts(32_561, 143, 143, 1, "classification", "sgld", "linear", 0.5, 1e-5)
 SMALL = Facts(426, 31, 31, 1, "classification", "sgld", "linear", 1.0, 1e-5)

@@ -18,7 +18,7 @@ from tacit.accountants.budget import charge_within
 from tacit.ledger import Charge, LedgerFile
 from tacit.randomness import Randomness
 from tacit.runs.facts import Spread
-from tacit.tables.releases import spread_event
+from tacit.tables.settings import spread_event
 from tacit.training import TrainingPlan
 from tacit.types import Floats
 

@@ -27,9 +27,17 @@ from tacit.ledger import (
     PoissonTrials,
     ThresholdedSample,
 )
-from tacit.tables.releases import score_event, search_event, spread_event, trial_score_noise
 from tacit.tables.searches import Candidate, Search
-from tacit.tables.settings import Facts, Method, Recipe, Setting
+from tacit.tables.settings import (
+    Facts,
+    Method,
+    Recipe,
+    Setting,
+    score_event,
+    search_event,
+    spread_event,
+    trial_score_noise,
+)
 
 MANY = 10_000  # records from which a smaller sampling probability is quicker at the same noise
 ENOUGH = 40.0  # SNR below which a model learns little

@@ -19,7 +19,7 @@ from tacit.runs.predictions import Predictor
 from tacit.runs.quality.scores import BINS, LOSS_CUT, Released, Score, class_scores, number_scores
 from tacit.storage.files import read_bytes, replace_file
 from tacit.tables import Encoded, target_scale
-from tacit.tables.releases import score_event
+from tacit.tables.settings import score_event
 from tacit.types import Floats
 
 
