@@ -185,7 +185,7 @@ def test_a_tensor_that_was_given_another_shape_is_put_back():
     assert model.seen.tolist() == [0.0, 0.0]
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit")
 def test_what_a_script_keeps_is_put_back():
     class Counting(nn.Module):
         def __init__(self):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import _SingleLevelFunction
 
 from tacit.buffers import empty
 from tacit.gradients.layers.linear import OuterProducts
@@ -81,7 +82,7 @@ class ExpertProducts:
         return rows
 
 
-class _Moved(torch.autograd.Function):
+class _Moved(_SingleLevelFunction):
     """Positions in another order; each gradient goes back to where its position was."""
 
     @staticmethod
@@ -98,7 +99,7 @@ def _taken(x: Tensor, places: Tensor) -> Tensor:
     return torch.index_select(x, 0, places, out=empty((len(places), x.shape[1]), x.dtype, x.device))
 
 
-class _Multiplied(torch.autograd.Function):
+class _Multiplied(_SingleLevelFunction):
     """The lines of each expert times its matrix."""
 
     @staticmethod

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import _SingleLevelFunction
 from torch.nn import functional
 
 from tacit.buffers import empty
@@ -44,7 +45,7 @@ def _lstm(projected: Tensor, recurrent: Tensor, state: State) -> State:
     return leave.sigmoid() * memory.tanh(), memory
 
 
-class _WholeLSTM(torch.autograd.Function):
+class _WholeLSTM(_SingleLevelFunction):
     """All steps of an LSTM as one operation: autograd need not follow the dozen operations of each step.
 
     With the gates i, f, o (sigmoid) and a (tanh) of a step: c' = f c + i a and h' = o tanh(c').

@@ -18,10 +18,13 @@ _pool: Any = torch.ops.aten.max_pool2d_with_indices.default
 
 
 def applied(function: Any, *args: Any) -> Any:
-    """An autograd.Function of tensors of all rows: vmap has no part in it, though it is at work around this."""
+    """A _SingleLevelFunction of tensors of all rows: vmap has no part in it, though it is at work around this.
+
+    It is what PyTorch itself makes of an autograd.Function for one level of a transform; that would ask for a rule.
+    """
     functorch: Any = torch._functorch.autograd_function
     with functorch.enable_single_level_autograd_function():
-        return super(torch.autograd.Function, function).apply(*args)
+        return function.apply(*args)
 
 
 def cross_entropy(
