@@ -70,7 +70,7 @@ def test_the_engine_is_driven_over_every_kind_of_model():
 def test_without_its_slack_a_constructed_record_moves_more_than_its_charge(monkeypatch):
     (worst,) = [one for one in workloads() if one.name == "worst-case rounding"]
     assert not judge(worst).broke
-    monkeypatch.setattr("tacit.training.private_sum.SLACK", 0.0)
+    monkeypatch.setattr("tacit.training.plan.SLACK", 0.0)
     assert any("moved the release by 1.00000" in sentence for sentence in judge(worst).broke)
 
 

@@ -9,7 +9,7 @@ from tacit.ledger import Head, chain, file
 from tacit.mechanisms.gaussian_sum import UNCLIPPED, GaussianSumMechanism
 from tacit.sampling import PoissonSampling
 from tacit.storage.append_only import FileStorage
-from tacit.training import checkpoints, private_sum
+from tacit.training import checkpoints, plan
 from tacit.training.charging import Charging
 from tacit.training.private_sum import PrivateSum
 from tacit.training.reading.samples import Outstanding
@@ -175,7 +175,7 @@ MUTANTS = [
            "audit: ledger", "units were drawn before their step was charged"),
     Mutant("one group only is charged", "F14", lambda: [
         swap(GaussianSumMechanism, "queries", property(first_group_only))], "audit: ledger", "noise multiplier"),
-    Mutant("slack of 0", "F6", lambda: [swap(private_sum, "SLACK", 0.0)], "audit: engine, rounding", "slack is 0"),
+    Mutant("slack of 0", "F6", lambda: [swap(plan, "SLACK", 0.0)], "audit: engine, rounding", "slack is 0"),
     Mutant("charged after the release", "F11", lambda: [swap(PrivateSum, "_draw_charged", charge_behind)],
            "audit: ledger"),
     Mutant("a resumed run charges one step a block", "F10", lambda: [
