@@ -104,11 +104,13 @@ class Computing:
         seed_everything(shared)  # what Python and numpy draw is one value for all records of a step
         copy = take_records(batch, torch.from_numpy(rows))  # losses may write into it, and may have to run again
         private = [*tensors_of(copy), *tensors_of(batch)]
-        kind = Recording if self.learned.seen.is_worth_a_look(self._guard, self.leaves) else ForwardPass
+        seen = self.learned.seen
+        look = not seen.is_known_as_other and seen.is_worth_a_look(self._guard, self.leaves)
+        kind = Recording if look else ForwardPass
         run = kind(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
         found: Gradients = self._pass(partial(gradients_of, run, self._call, copy, self.leaves))
         if isinstance(run, Recording):
-            self.learned.seen.note(run, self._guard)
+            seen.note(run, self._guard)
         held = sum([part.rows.nbytes for part in found.values() if isinstance(part, Dense)])
         self.row_bytes = max(self.row_bytes, (2 * run.bytes + held) // len(rows))  # activations and their gradients
         return found

@@ -246,7 +246,7 @@ class Remembered:
 
     def is_worth_a_look(self, guard: StateGuard | None, leaves: Mapping[str, Tensor]) -> bool:
         """Losses that were no such network several times, or whose surroundings change at every step, are not."""
-        if self.is_known_as_other or guard is None:
+        if guard is None:
             return False
         small = self.looks < _LOOKS and len(leaves) <= _MOST_LEAVES
         self.is_known_as_other = not small or sum(leaf.numel() for leaf in leaves.values()) > 2 * MOST_WEIGHTS

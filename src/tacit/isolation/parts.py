@@ -212,17 +212,27 @@ def _look_at_function(function: types.FunctionType) -> Look | None:
     homes += [(f"{path}.", entries, library) for path, entries, library in homes_of(reached, names)]
     places = [(f"{path}{name}", entries, name, library) for path, entries, library in homes for name in names]
     more = {"logging.root": logging.root} if "logging" in reached else {}
-    return functools.partial(_of_function, places, more)
+    return functools.partial(_of_function, places, more, {})
 
 
 def _of_function(
-    places: Sequence[tuple[str, Mapping[str, Any], str, bool]], more: dict[str, Any], function: types.FunctionType
+    places: Sequence[tuple[str, Mapping[str, Any], str, bool]],
+    more: dict[str, Any],
+    judged: dict[str, tuple[Any, bool]],
+    function: types.FunctionType,
 ) -> dict[str, Any]:
-    used = {
-        path: entries[name]
-        for path, entries, name, library in places
-        if name in entries and (not library or is_a_users(entries[name]))
-    }
+    """What a function refers to. ``judged`` keeps, by path, what a library had there and whether it is a user's."""
+    used = {}
+    for path, entries, name, library in places:
+        if name not in entries:
+            continue
+        value = entries[name]
+        if library:
+            if path not in judged or judged[path][0] is not value:
+                judged[path] = value, is_a_users(value)
+            if not judged[path][1]:
+                continue
+        used[path] = value
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return {**used, **more, **dict(cells), **function.__dict__, "defaults": function.__defaults__,
             "keyword defaults": function.__kwdefaults__, "__code__": function.__code__}  # fmt: skip

@@ -162,9 +162,9 @@ class PrivateSum:
                 self._individual_filter, self._clipped_sum, self.plan, source, self.ledger, self._randomness
             )
         self._charging.plan_steps(first, steps)
-        ahead = ChargedAhead(self.plan.sampling.steps_per_pass)
+        ahead, count = ChargedAhead(self.plan.sampling.steps_per_pass), len(source)
         drawn_units = self._draw_charged(units, first, steps - first, ahead)
-        rows = (self._rows_here(drawn, source, ids) for drawn in drawn_units)
+        rows = (self._rows_here(drawn, source, count, ids) for drawn in drawn_units)
         self._charging.declare(first, steps)
         if before_charging is not None:
             before_charging()
@@ -228,9 +228,11 @@ class PrivateSum:
             with self._shards.step(self._charging.mechanism):
                 action()
 
-    def _rows_here(self, drawn: Indices, source: DataSource, ids: Indices | None) -> tuple[DrawnRows, StepChance]:
-        """The rows of the drawn units, and their chance."""
-        rows = replace(self.plan.unit.rows_of(drawn, len(source), ids), units=drawn)
+    def _rows_here(
+        self, drawn: Indices, source: DataSource, count: int, ids: Indices | None
+    ) -> tuple[DrawnRows, StepChance]:
+        """The rows of the drawn units, of ``count`` that there are, and their chance."""
+        rows = replace(self.plan.unit.rows_of(drawn, count, ids), units=drawn)
         return rows, source.chance(self._randomness, rows.rows)
 
     def _draw_charged(self, units: int, first: int, steps: int, ahead: ChargedAhead) -> Iterator[Indices]:
