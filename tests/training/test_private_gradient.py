@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import traceback
 
 import pytest
 import torch
@@ -368,6 +369,15 @@ def test_a_mixing_loss_is_refused_before_anything_is_charged(private, data):
     with pytest.raises(RecordMixingError):
         next(engine.samples(data, steps=1))
     assert engine.ledger.steps == 0
+
+
+def test_a_mistake_in_the_model_is_shown_once_with_where_it_is(private, data):
+    engine = private(nn.Sequential(nn.Linear(5, 4), nn.Linear(7, 2)))
+    with pytest.raises(LossesError, match="fail on every record: RuntimeError: mat1 and mat2") as caught:
+        next(engine.samples(data, steps=1))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count("Traceback") == 2
+    assert "in classify" in shown
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def try_out(
         if isinstance(error.__cause__, _OF_VALUES) and not public:
             return ClippedSum({}, torch.zeros(0))
         tried = "generated ones, of your data's shapes and types; if they are at fault pass example=, a public batch"
-        raise LossesError(f"{error} (tried on {'the public example' if public else tried})") from error
+        raise LossesError(f"{error} (tried on {'the public example' if public else tried})") from error.__cause__
     if not found.is_of_parameters:
         raise LossesError(
             "the losses depend on no trained parameter, so that every release would be noise alone: look for no_grad, "

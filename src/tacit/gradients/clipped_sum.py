@@ -270,6 +270,7 @@ class _Summing:
             except Exception as error:
                 if not is_fault_of_a_record(error):
                     raise
+                error.__suppress_context__ = True  # of the same error among other records, which says no more
                 self.faults.append(error)
                 continue
             self._add({name: Dense(value[None]) for name, value in gradient.items()}, part.units[[place]], 1)
