@@ -46,7 +46,7 @@ class DataSource:
             data set gives must follow from the row alone, and from the chance of torch, numpy and random, which are
             seeded for every record from the run's secret key.
         collate: makes a batch of one item: it is called for each record alone. Records of different shapes are computed
-            in groups of one shape, so there is nothing to pad. Tensors are indexed directly and need none.
+            in groups of one shape; many shapes are slow (docs/how-to/speed.md). Tensors are indexed directly.
         workers: loading processes, for map-style data sets.
         device: where records are moved.
         augment, views: each record is augmented ``views`` times, and the gradients of its views are averaged before
