@@ -1,6 +1,6 @@
 """What grows with ranks, records and parameters: ``python benchmarks/scale.py [ranks|records|parameters] [--quick]``.
 
-``python benchmarks/scale.py shards`` asks how much two ranks of shards gain on one: a job of each in turn, six times;
+``python benchmarks/scale.py shards`` asks how much two ranks of shards gain on one: a job of each in turn, four times;
 ``large-shards`` of a model that is too large to be whole through a step.
 
 Every measurement is a process, or a job of several, of its own, with one thread a rank. Steps are timed through
@@ -18,11 +18,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 MIB = 2**20
-WARM, STEPS, ROUNDS = 2, 8, 6
+WARM, STEPS, ROUNDS = 2, 8, 4
 
 
 def held() -> int:
@@ -95,8 +96,9 @@ def job(**asked: Any) -> dict[str, Any]:
     return {**asked, **{name: max(one[name] for one in found) for name in found[0]}}
 
 
-def of_ranks(count: int, sharded: bool, width: int = 512, steps: int = 4) -> dict[str, Any]:
-    return job(ranks=count, sharded=sharded, width=width, layers=6, records=100_000, batch=8192, steps=steps)
+def of_ranks(count: int, sharded: bool, width: int = 512, steps: int = 4, share: int = 1) -> dict[str, Any]:
+    return job(ranks=count, sharded=sharded, width=width, layers=6, records=100_000 // share, batch=8192 // share,
+               steps=steps)  # fmt: skip
 
 
 def ranks(quick: bool) -> Iterator[dict[str, Any]]:
@@ -113,16 +115,25 @@ def busy() -> tuple[float, float, float]:
     return time.perf_counter(), anybody, ours.ru_utime + ours.ru_stime
 
 
+def two_apart(width: int) -> float:
+    """ms a step of the slower of two jobs at once with half of the records each, which know nothing of each other."""
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda share: of_ranks(1, True, width, steps=6, share=share), (2, 2))
+        return float(max(one["ms"] for one in found))
+
+
 def two_for_one(width: int, rounds: int) -> None:
-    """How many times the records of one rank two do, both in shards, and how many cores others took meanwhile."""
-    print("| parameters | ms of one | ms of two | ratio | cores of others |\n|---|---|---|---|---|")
+    """How many times the records of one rank two do, both in shards; what two cores of this machine could do at best
+    at that time; and how many cores others took meanwhile."""
+    print("| parameters | ms of one | ms of two | ratio | of two apart | cores of others |\n|---|---|---|---|---|---|")
     ratios = []
     for _ in range(rounds):
         before = busy()
         one, two = (of_ranks(count, True, width, steps=6) for count in (1, 2))
+        apart = one["ms"] / two_apart(width)
         seconds, anybody, ours = (now - then for now, then in zip(busy(), before, strict=True))
         ratios.append(one["ms"] / two["ms"])
-        figures = f"{one['parameters']:.1e} | {one['ms']:.0f} | {two['ms']:.0f} | {ratios[-1]:.2f}"
+        figures = f"{one['parameters']:.1e} | {one['ms']:.0f} | {two['ms']:.0f} | {ratios[-1]:.2f} | {apart:.2f}"
         print(f"| {figures} | {max(0.0, anybody - ours) / seconds:.2f} |", flush=True)
     print(f"{rounds} rounds: median {statistics.median(ratios):.2f}, least {min(ratios):.2f}")
 

@@ -4,7 +4,7 @@ FSDP2's own hooks stand still meanwhile: under vmap they would not see which out
 module before its forward pass and, when the gradient of its output comes by, before its backward pass. The order of
 these gathers is learned from a public pass (*the script*) and every later pass has to follow it: a rank that fails in
 the middle, or has nothing to compute, takes part in the rest of the gathers so that nobody waits for it. A small model
-is gathered once a step: every further gather is one more time that ranks wait for each other.
+is gathered once a step, so that no rank waits for another before it has computed all of its records.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ from tacit.errors import InputError, LossesError
 
 Result = TypeVar("Result")
 Event = tuple[str, int]  # "forward" or "backward", and the number of a module
-_SMALL = 16 * 2**20  # bytes of all parameters: little beside what a process of PyTorch takes without any
+_SMALL = 8 * 2**20  # bytes of all parameters: little beside what a process of PyTorch takes without any
 
 
 class Gathers:
@@ -33,6 +33,10 @@ class Gathers:
 
     Args:
         params: what is trained, in shards.
+
+    Attributes:
+        is_small: all modules are whole through a step, and the passes of a rank are its own affair.
+        whole: the tensors that stand for the shards while a module is gathered.
     """
 
     def __init__(self, model: nn.Module, params: Mapping[str, Tensor]) -> None:
@@ -42,9 +46,9 @@ class Gathers:
         self._due, self._kind = 0, GATHER
         self._seen: list[Event] = []
         self._is_open = False
-        self._is_small = sum(parameter.nbytes for parameter in model.parameters()) <= _SMALL
+        self.is_small = sum(parameter.nbytes for parameter in model.parameters()) <= _SMALL
         self._held = {  # whole from the first use to the end of a pass: the root. Of a small model all, for the step
-            number for number, module in enumerate(self._modules) if self._is_small or module is model
+            number for number, module in enumerate(self._modules) if self.is_small or module is model
         }
         self.whole = self._whole_parameters(model, params)
 
@@ -70,7 +74,7 @@ class Gathers:
                 stack.callback(module.register_forward_pre_hook(before, prepend=True, with_kwargs=True).remove)
                 stack.callback(module.register_forward_hook(after).remove)
             try:
-                if self._is_small:
+                if self.is_small:
                     self._gather_all()
                 yield
             finally:
@@ -95,13 +99,12 @@ class Gathers:
             self._is_open = False
 
     def take_part(self, kind: int) -> None:
-        """Be there for the gathers of a pass that are still due, and let go of what is not held through the step."""
+        """Be there for the gathers of a pass that are still due, and let go of everything."""
         for _, number in (self._events(kind) or [])[self._due :]:
             self._gather(number)
             if number not in self._held:
                 self._modules[number].reshard()
-        if not self._is_small:
-            self._let_go()
+        self._let_go()
         self._due = 0
 
     def _gather_all(self) -> None:

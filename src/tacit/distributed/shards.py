@@ -1,8 +1,8 @@
 """A model whose parameters are sharded over the ranks by FSDP2 (``fully_shard``): each is whole only while it is used.
 
 Every pass over some records gathers one module after the other, forward and back (:mod:`.gathers`), and its layers'
-clipped sums are scattered into shards as soon as they are formed. A rank adds the noise of its own shards from its own
-key.
+clipped sums are scattered into shards as soon as they are formed; those of a small model at the end of the step. A rank
+adds the noise of its own shards from its own key.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -55,13 +55,14 @@ class ShardedSums:
         self._gathers = Gathers(model, params)
         self._meetings = Meetings(ranks, self._gathers.take_part, partial(self._reduce, lambda name: None))
         self._sums: Vectors = {}
+        self._unsent: Vectors = {}  # of a small model: this rank's own sums, whole
         self._bounds: Mapping[str, float] | None = None
         self.whole = self._gathers.whole
 
     @contextmanager
     def step(self, mechanism: GaussianSumMechanism, *, deterministic: bool = False) -> Iterator[None]:
         """All passes of one step; afterwards ``shards`` holds the sums. An error on one rank is raised on all."""
-        self._sums = {}
+        self._sums, self._unsent = {}, {}
         self._bounds = mechanism.bound_by_name() if deterministic else None
         try:
             with self._gathers.step():
@@ -71,6 +72,9 @@ class ShardedSums:
                     self._meetings.ended(error)
                     raise
                 self._meetings.ended(None)
+            if self._gathers.is_small:
+                with exchanging():
+                    self._reduce(lambda name: self._unsent.pop(name, None))
         except ExchangeError as failed:
             raise failed.error from failed.error.__cause__
 
@@ -82,13 +86,26 @@ class ShardedSums:
         """One pass of the losses, in which modules are whole when they are used."""
         if self._gathers.is_open:
             return compute()
-        return self._meetings.gather(partial(self._gathers.one_pass, compute, kind), kind)
+        one_pass = partial(self._gathers.one_pass, compute, kind)
+        return one_pass() if self._gathers.is_small else self._meetings.gather(one_pass, kind)
 
     def add(self, value: Callable[[str], Tensor | None]) -> None:
         """Add the sums of one pass, formed one after the other; None for a parameter that was not used."""
-        self._meetings.until(REDUCE)
-        with exchanging():
-            self._reduce(value)
+        if not self._gathers.is_small:
+            self._meetings.until(REDUCE)
+            with exchanging():
+                self._reduce(lambda name: self._exact(name, value(name)))
+            return
+        for name in self._params:
+            found = self._exact(name, value(name))
+            if found is not None:
+                self._unsent[name] = self._unsent[name].add_(found) if name in self._unsent else found
+
+    def _exact(self, name: str, value: Tensor | None) -> Tensor | None:
+        """As it is added up: in float64, or in whole numbers where all bits are to be the same."""
+        if value is None:
+            return None
+        return value.double() if self._bounds is None else whole(value, self._bounds[name])
 
     def _reduce(self, value: Callable[[str], Tensor | None]) -> None:
         waiting: dict[str, Tensor] = {}
@@ -97,8 +114,9 @@ class ShardedSums:
                 self._scatter(waiting)
             found = value(name)
             if found is None:
-                found = torch.zeros(parameter.shape, dtype=torch.float64, device=parameter.device)
-            waiting[name] = found.double() if self._bounds is None else whole(found, self._bounds[name])
+                kind = torch.float64 if self._bounds is None else torch.int64
+                found = torch.zeros(parameter.shape, dtype=kind, device=parameter.device)
+            waiting[name] = found
             if sum(one.nbytes for one in waiting.values()) >= _TOLD_AT_ONCE:
                 self._scatter(waiting)
         self._scatter(waiting)
