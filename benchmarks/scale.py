@@ -108,10 +108,10 @@ def ranks(quick: bool) -> Iterator[dict[str, Any]]:
 
 
 def busy() -> tuple[float, float, float]:
-    """Seconds: of the clock, of processors that anybody used, and of those that our jobs did."""
-    user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
+    """Seconds: of the clock, of processors that anybody used, other machines of the host too, and that our jobs did."""
+    user, nice, system, _, _, _, _, stolen = map(int, Path("/proc/stat").read_text().split()[1:9])
     ours = resource.getrusage(resource.RUSAGE_CHILDREN)
-    anybody = (user + nice + system) / os.sysconf("SC_CLK_TCK")
+    anybody = (user + nice + system + stolen) / os.sysconf("SC_CLK_TCK")
     return time.perf_counter(), anybody, ours.ru_utime + ours.ru_stime
 
 
