@@ -1,5 +1,8 @@
 """What grows with ranks, records and parameters: ``python benchmarks/scale.py [ranks|records|parameters] [--quick]``.
 
+``python benchmarks/scale.py shards`` asks how much two ranks of shards gain on one: a job of each in turn, four times;
+``large-shards`` of a model that is too large to be whole through a step.
+
 Every measurement is a process, or a job of several, of its own, with one thread a rank. Steps are timed through
 ``private.samples`` and ``private.backward``, the optimizer's step is not; the first ones are not counted. Memory is the
 most that a process held (VmHWM), above what it held before the model was made.
@@ -7,6 +10,7 @@ most that a process held (VmHWM), above what it held before the model was made.
 
 import json
 import os
+import resource
 import socket
 import statistics
 import subprocess
@@ -14,11 +18,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 MIB = 2**20
-WARM, STEPS = 2, 8
+WARM, STEPS, ROUNDS = 2, 8, 4
 
 
 def held() -> int:
@@ -91,10 +96,46 @@ def job(**asked: Any) -> dict[str, Any]:
     return {**asked, **{name: max(one[name] for one in found) for name in found[0]}}
 
 
+def of_ranks(count: int, sharded: bool, width: int = 512, steps: int = 4, share: int = 1) -> dict[str, Any]:
+    return job(ranks=count, sharded=sharded, width=width, layers=6, records=100_000 // share, batch=8192 // share,
+               steps=steps)  # fmt: skip
+
+
 def ranks(quick: bool) -> Iterator[dict[str, Any]]:
     for sharded in (False, True):
         for count in (1, 2) if quick else (1, 2, 4):
-            yield job(ranks=count, sharded=sharded, width=512, layers=6, records=100_000, batch=8192, steps=4)
+            yield of_ranks(count, sharded)
+
+
+def busy() -> tuple[float, float, float]:
+    """Seconds: of the clock, of processors that anybody used, other machines of the host too, and that our jobs did."""
+    user, nice, system, _, _, _, _, stolen = map(int, Path("/proc/stat").read_text().split()[1:9])
+    ours = resource.getrusage(resource.RUSAGE_CHILDREN)
+    anybody = (user + nice + system + stolen) / os.sysconf("SC_CLK_TCK")
+    return time.perf_counter(), anybody, ours.ru_utime + ours.ru_stime
+
+
+def two_apart(width: int) -> float:
+    """ms a step of the slower of two jobs at once with half of the records each, which know nothing of each other."""
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda share: of_ranks(1, True, width, steps=6, share=share), (2, 2))
+        return float(max(one["ms"] for one in found))
+
+
+def two_for_one(width: int, rounds: int) -> None:
+    """How many times the records of one rank two do, both in shards; what two cores of this machine could do at best
+    at that time; and how many cores others took meanwhile."""
+    print("| parameters | ms of one | ms of two | ratio | of two apart | cores of others |\n|---|---|---|---|---|---|")
+    ratios = []
+    for _ in range(rounds):
+        before = busy()
+        one, two = (of_ranks(count, True, width, steps=6) for count in (1, 2))
+        apart = one["ms"] / two_apart(width)
+        seconds, anybody, ours = (now - then for now, then in zip(busy(), before, strict=True))
+        ratios.append(one["ms"] / two["ms"])
+        figures = f"{one['parameters']:.1e} | {one['ms']:.0f} | {two['ms']:.0f} | {ratios[-1]:.2f} | {apart:.2f}"
+        print(f"| {figures} | {max(0.0, anybody - ours) / seconds:.2f} |", flush=True)
+    print(f"{rounds} rounds: median {statistics.median(ratios):.2f}, least {min(ratios):.2f}")
 
 
 def records(quick: bool) -> Iterator[dict[str, Any]]:
@@ -124,8 +165,13 @@ if __name__ == "__main__":
             torch.distributed.destroy_process_group()
         sys.exit()
     parts = {"ranks": ranks, "records": records, "parameters": parameters}
-    if not {*sys.argv[1:]} <= {*parts, "--quick"}:
+    widths = {"shards": 512, "large-shards": 1024}
+    if not {*sys.argv[1:]} <= {*parts, *widths, "--quick"}:
         sys.exit(__doc__)
+    for width in [widths[name] for name in sys.argv[1:] if name in widths]:
+        two_for_one(width, 2 if "--quick" in sys.argv else ROUNDS)
+    if {*sys.argv[1:]} & {*widths}:
+        sys.exit()
     print("| how | ranks | records | parameters | sample | ms a step | records a second | MiB a rank | set-up s |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name in [name for name in parts if name in sys.argv[1:]] or parts:

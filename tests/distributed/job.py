@@ -16,59 +16,17 @@ from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from nets import Net, losses, problem, sharded
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.nn.functional import cross_entropy
 
 import tacit
-from tacit.distributed import current_ranks
+from tacit.distributed import current_ranks, gathers, shards
 from tacit.ledger import read_ledger
 
 STEPS = 3
-
-
-class Block(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-
-    def forward(self, x):
-        return x + self.down(torch.relu(self.up(self.norm(x))))
-
-
-class Net(nn.Module):
-    def __init__(self, width=12, blocks=3):
-        super().__init__()
-        self.first, self.last = nn.Linear(6, width), nn.Linear(width, 3)
-        self.blocks = nn.ModuleList([Block(width) for _ in range(blocks)])
-
-    def forward(self, x):
-        x = self.first(x)
-        for block in self.blocks:
-            x = block(x)
-        return self.last(x)
-
-
-def losses(model, batch):
-    return cross_entropy(model(batch[0]), batch[1], reduction="none")
-
-
-FULL = MixedPrecisionPolicy()
-
-
-def sharded(model, of_blocks=FULL, of_all=FULL, mesh=None):
-    for block in model.blocks:
-        fully_shard(block, mesh=mesh, mp_policy=of_blocks)
-    fully_shard(model, mesh=mesh, mp_policy=of_all)
-    return model
-
-
-def problem(seed=0, rows=203):
-    torch.manual_seed(seed)
-    model = Net()
-    return model, (torch.randn(rows, 6), torch.randint(0, 3, (rows,)))
+SMALL = gathers._SMALL
 
 
 def private(model, path, probability=1.0, noise=1e-300, steps=STEPS, **options):
@@ -98,7 +56,10 @@ def trained(model, data, engine, steps=STEPS, **given):
 def sums(folder):
     """Without noise to speak of: the same model by replicas and by shards, exact and with a faulty record."""
     found = {}
-    for name in ("replicas", "replicas deterministic", "shards", "shards deterministic", "shards with faults"):
+    kinds = ("replicas", "replicas deterministic", "shards", "shards deterministic", "shards with faults",
+             "shards by use", "shards by use deterministic", "shards by use with faults")  # fmt: skip
+    for name in kinds:
+        gathers._SMALL, shards._TOLD_AT_ONCE = (0, 4096) if "by use" in name else (SMALL, SMALL)
         model, data = problem()
         if "faults" in name:
             data[1][50] = 77  # no such class: its rank has to look for it, and the others take part
@@ -140,12 +101,20 @@ def memory(folder):
     total = sum(value.numel() for value in model.parameters())
     sharded(model)
     engine = private(model, folder / f"memory-{dist.get_world_size()}.jsonl")
+    meeting, sizes = engine._engine._shards, []
+    gather, gathered = meeting._gathers._gather, meeting.whole.values()
+
+    def noting(number):
+        gather(number)
+        sizes.append(sum(value.untyped_storage().size() for value in gathered))
+
+    meeting._gathers._gather = noting
     for sample in engine.samples(data, 1):
         engine.backward(sample)
     engine.close()
-    whole = sum(value.untyped_storage().size() for value in engine._engine._shards.whole.values())
+    left = sum(value.untyped_storage().size() for value in gathered)
     held = sum(v.to_local().numel() + v.grad.to_local().numel() for v in model.parameters())
-    return {"entries": held, "total": 2 * total, "whole": whole}
+    return {"entries": held, "total": 2 * total, "left": left, "most": max(sizes) / (4 * total)}
 
 
 def ways(folder):
@@ -281,6 +250,7 @@ def main():
     folder, what = Path(sys.argv[1]), sys.argv[2]
     dist.init_process_group("gloo", timeout=timedelta(minutes=30))  # a loaded machine may pause a rank
     torch.set_num_threads(1)
+    gathers._SMALL = int(os.environ.get("SMALL", SMALL))  # 0: every module is gathered when it is used
     started = time.monotonic()
     rank, size = dist.get_rank(), dist.get_world_size()
     try:

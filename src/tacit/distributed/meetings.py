@@ -14,7 +14,7 @@ from tacit.distributed.ranks import Ranks
 from tacit.errors import TacitError
 
 Result = TypeVar("Result")
-DONE, GATHER, REDUCE, FAILED = range(4)  # by urgency
+DONE, LOOK, GATHER, REDUCE, FAILED = range(5)  # by urgency; a look is a pass that does not go back
 
 
 class ExchangeError(BaseException):
@@ -41,11 +41,12 @@ class Meetings:
     """What the ranks of a job do in step.
 
     Args:
-        gathered: takes part in the gathers of a pass, from the one that is due, without computing anything.
+        gathered: takes part in the gathers of a pass (LOOK or GATHER), from the one that is due, without computing
+            anything.
         reduced: takes part in the sums of a pass with nothing to add.
     """
 
-    def __init__(self, ranks: Ranks, gathered: Callable[[], None], reduced: Callable[[], None]) -> None:
+    def __init__(self, ranks: Ranks, gathered: Callable[[int], None], reduced: Callable[[], None]) -> None:
         self._ranks, self._gathered, self._reduced = ranks, gathered, reduced
 
     def until(self, wish: int) -> None:
@@ -54,16 +55,16 @@ class Meetings:
             while (agreed := self._ranks.most(wish)) != wish:
                 if agreed == FAILED:
                     self._ranks.raise_any(None)
-                self._reduced() if agreed == REDUCE else self._gathered()
+                self._reduced() if agreed == REDUCE else self._gathered(agreed)
 
-    def gather(self, compute: Callable[[], Result]) -> Result:
-        """One pass. Whether or not it succeeds here, all of its gathers are taken part in."""
-        self.until(GATHER)
+    def gather(self, compute: Callable[[], Result], kind: int) -> Result:
+        """One pass, LOOK or GATHER. Whether or not it succeeds here, all of its gathers are taken part in."""
+        self.until(kind)
         try:
             return compute()
         finally:
             with exchanging():
-                self._gathered()
+                self._gathered(kind)
 
     def ended(self, error: BaseException | None) -> None:
         """This rank has computed all that it has to, or cannot go on; then nobody does."""

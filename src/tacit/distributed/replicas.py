@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from tacit.distributed.adding import sum_of_part
+from tacit.distributed.adding import sums_of_parts
 from tacit.distributed.group import speaking
 from tacit.distributed.ranks import Ranks
 from tacit.distributed.whole_sums import as_floats
@@ -74,7 +74,7 @@ def _added_part(ranks: Ranks, flat: Tensor) -> Tensor:
     if ranks.alone:
         return flat
     with speaking() as ours:
-        return sum_of_part(flat, None if flat.is_cuda else ours)
+        return sums_of_parts([flat], None if flat.is_cuda else ours)[0]
 
 
 def _whole(

@@ -67,6 +67,7 @@ class Computing:
         self._losses, self._params, self._guard = losses, params, guard
         meeting = getattr(losses, "meeting", None)
         self._pass: Callable[[Callable[[], Any]], Any] = operator.call if meeting is None else meeting.gather
+        self._look: Callable[[Callable[[], Any]], Any] = operator.call if meeting is None else meeting.look
         self.row_bytes = 0
         self.formula: DenseModel | None = None  # where the losses are known as one, nothing of the user's runs
         self.learned = learned(losses)
@@ -124,7 +125,7 @@ class Computing:
         try:
             with torch.no_grad(), as_written():
                 if not alone:
-                    return self._pass(partial(run.run, self._call, rows)).cpu().numpy().tobytes()
+                    return self._look(partial(run.run, self._call, rows)).cpu().numpy().tobytes()
                 with Watched(self._guarded):
                     return self._call(rows).cpu().numpy().tobytes()
         except LossesError:
