@@ -186,6 +186,7 @@ CONTENDERS: dict[str, Callable[[nn.Module, Batch], Step]] = {
     "compiled vmap": _vmap(True),
     "JAX-Privacy": jax_privacy,
 }
+VARYING = {"tacit", "Opacus hooks", "Opacus ExpandedWeights", "Opacus ghost"}  # whose samples differ in size
 # Per-record gradients of the mlp take gigabytes and a minute a step: they would only keep the others waiting.
 TOO_LARGE = {("mlp", name) for name in ("Opacus hooks", "Opacus ExpandedWeights", "vmap by hand")}
 TOO_LARGE |= {("mlp", "JAX-Privacy")}

@@ -2,8 +2,9 @@
 
     python benchmarks/step.py --threads 2 --rounds 15 --write docs/benchmarks.md
 
-Tacit's step is the public loop: draw, gather, ledger on disk, backward, torch.optim.SGD. Every round times each
-contender once, and a ratio is formed within a round, so that what slows the machine slows both sides.
+Tacit's step is the public loop: draw, gather, ledger on disk, backward, torch.optim.SGD. Every round times several
+steps of each contender, and a ratio is formed within a round, so that what slows the machine slows both sides. Poisson
+samples differ in size: a round has enough steps that their mean does not, and the plain batch has the expected size.
 """
 
 import argparse
@@ -17,11 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from contenders import CONTENDERS, NotRunnableError, Step, build
+from contenders import CONTENDERS, VARYING, NotRunnableError, Step, build
 from document import machine, versions, write_section
 from workloads import WORKLOADS
 
 _ROUND_SECONDS = 0.1
+_ROUND_STEPS = 8  # at least: samples of 64 from 256, 11 % apart from each other, are 4 % apart then
+_STEPS_BEFORE = 24  # libraries make code for each new size of a sample, which a long run does not see
 
 
 def can_build(name: str) -> bool:
@@ -44,7 +47,7 @@ def time_workload(name: str, contenders: list[str], rounds: int, clock: str) -> 
     for contender in contenders:
         try:
             step = build(contender, name, model, batch)
-            for _ in range(3):
+            for _ in range(_STEPS_BEFORE if contender in VARYING else 3):
                 step()
             steps[contender] = step
         except NotRunnableError as reason:
@@ -58,7 +61,7 @@ def compare(steps: dict[str, Step], rounds: int, now: Callable[[], float]) -> di
     """Steps next to the one called plain, which have run before."""
     start = now()
     steps["plain"]()
-    repeats = max(1, int(_ROUND_SECONDS / max(now() - start, 1e-6)))
+    repeats = max(_ROUND_STEPS, int(_ROUND_SECONDS / max(now() - start, 1e-6)))
     times: dict[str, list[float]] = {contender: [] for contender in steps}
     for _ in range(rounds):
         for contender, step in steps.items():

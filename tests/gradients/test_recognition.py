@@ -104,6 +104,20 @@ def change(model):
 
 
 @pytest.mark.parametrize("name", RECOGNISED)
+@pytest.mark.parametrize("rows", [1, 40, 5000])
+def test_without_a_kernel_pytorch_computes_the_formula(name, rows, monkeypatch):
+    monkeypatch.setattr("tacit.gradients.dense_model.dense_rows", lambda *given: None)
+    engine, batch = Engine(*RECOGNISED[name]), rows_for(RECOGNISED[name][1], rows)
+    engine.learn(rows_for(RECOGNISED[name][1]))
+    change(engine.losses.model)
+    found, wanted = engine.sum(batch), engine.sum(batch, "fast")
+    assert found.by_formula
+    for one, value in wanted.sums.items():
+        torch.testing.assert_close(found.sums[one], value.double(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.squared_norms, wanted.squared_norms, rtol=1e-5, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", RECOGNISED)
 def test_the_formula_gives_what_the_losses_give(name):
     engine, batch = Engine(*RECOGNISED[name]), rows_for(RECOGNISED[name][1])
     for _ in range(3):

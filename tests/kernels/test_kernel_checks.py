@@ -26,6 +26,21 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         convolution.KERNEL, "convolution.c", "gradients + r * size, size)", "gradients + r * size, size / 8 * 8)"),
     "a convolution drops its last place": (
         convolution.KERNEL, "convolution.c", "j < s->columns; j++, at", "j < s->columns - (i == s->rows - 1); j++, at"),
+    "norms by pixels without the last channel": (
+        convolution.SUMS, "convolution_squares.c", "c < last; c++", "c < last - (last == channels); c++"),
+    "norms by pixels without the last run of channels": (
+        convolution.SUMS, "convolution_squares.c", "first ? *at + sum[o][v] : sum[o][v]", "sum[o][v]"),
+    "a pair of places counts once": (
+        convolution.SUMS, "convolution_squares.c", "2.0 * parts[0]", "parts[0]"),
+    "patches look across the edge": (
+        convolution.SUMS, "convolution_squares.c", "x < 0 || x >= s->width) continue", "x < 0) continue"),
+    "sums of convolutions look at factor 0": (
+        convolution.SUMS, "convolution.c", "if (c->factors[r] == 0.0) continue;", ""),
+    "sums of convolutions are of floats": (
+        convolution.SUMS, "convolution.c", "TOTAL total[OUTS][3 * LANES] = {{0}};",
+        "float total[OUTS][3 * LANES] = {{0}};"),
+    "sums of convolutions forget the chunk before": (
+        convolution.SUMS, "convolution.c", "if (!c->first)", "if (0)"),
     "noise 10 % low from 16,384 draws on": (
         noise.KERNEL, "noise.c", "const double stddev = v->stddev;",
         "const double stddev = (v->count < 16384 ? 1.0 : 0.9) * v->stddev;"),
@@ -103,7 +118,7 @@ def linked(objects, folder, changed=None, text=""):
 
 def test_the_same_sources_without_a_bug_agree(objects, tmp_path):
     loaded = linked(objects, tmp_path)
-    assert len(KERNELS) == 9
+    assert len(KERNELS) == 10
     for kernel in KERNELS.values():
         assert kernel.checked(loaded) is not None, kernel.name
 
@@ -162,6 +177,9 @@ def test_without_a_library_every_function_answers_nothing(monkeypatch):
     assert kernels.weighted_rows(x, factors) is None
     assert kernels.row_squares(x) is None
     assert kernels.convolution_rows(image, image, (3, 3, 1, 1), (1, 1), ((0, 0), (0, 0))) is None
+    assert kernels.convolution_squares(image, image, (3, 3, 1, 1), (1, 1), ((0, 0), (0, 0))) is None
+    sums_of = (image, image, factors, (3, 3, 1, 1), (1, 1), ((0, 0), (0, 0)))
+    assert kernels.convolution_sum(*sums_of, single=True) is None
     assert kernels.group_norm_rows(image, image, 3, 1e-5) is None
     assert kernels.max_pool(image, [2]) is None
     assert (

@@ -45,6 +45,28 @@ def test_convolutions_gradients_and_norms(shape):
     torch.testing.assert_close(squares, wanted.square().sum(1), rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("shape", [*SHAPES, (130, 70, 8, 8, (3, 3), (1, 1), ((1, 1), (1, 1)))])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_norms_and_sums_of_convolutions_without_their_gradients(shape, threads):
+    image, g, *geometry = convolution(*shape, records=40)
+    wanted = by_autograd(image, g, *geometry).movedim(2, -1)
+    factors = torch.rand(40).double()
+    factors[3] = 0.0
+    total = torch.einsum("r,r...->...", factors, wanted)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        squares = kernels.convolution_squares(image, g, *geometry)
+        image[3] = nan
+        double, single = (kernels.convolution_sum(image, g, factors, *geometry, single=one) for one in (False, True))
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(squares, wanted.flatten(1).square().sum(1), rtol=1e-5, atol=0)
+    assert (double.dtype, single.dtype) == (torch.float64, torch.float32)
+    torch.testing.assert_close(double, total, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(single.double(), total, rtol=1e-5, atol=1e-4)
+
+
 def test_a_buffer_for_convolutions_is_used():
     arguments = convolution(*SHAPES[1])
     buffer = torch.empty(6 * 5 * 3 * 3 * 2)
@@ -75,6 +97,10 @@ def test_convolutions_that_are_left_to_pytorch():
     assert kernels.convolution_rows(image.double(), g.double(), shape, stride, padding) is None
     assert kernels.convolution_rows(image, g, (shape[0], 1, *shape[2:]), stride, padding) is None  # groups
     assert kernels.convolution_rows(image, g, shape, (9, 9), padding) is None  # beyond the edge
+    assert kernels.convolution_squares(image, g, shape, (9, 9), padding) is None
+    factors = torch.ones(6, dtype=torch.float64)
+    assert kernels.convolution_sum(image, g, factors[:5], shape, stride, padding, single=False) is None
+    assert kernels.convolution_sum(image, g, factors.float(), shape, stride, padding, single=False) is None
     assert kernels.convolution_rows(image[..., 0], g[..., 0], shape[:3], stride[:1], padding[:1]) is None
 
 

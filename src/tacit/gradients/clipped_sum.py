@@ -15,6 +15,7 @@ from tacit.errors import InputError, LossesError
 from tacit.gradients.bookkeeping import Gradients, full_precision
 from tacit.gradients.computing import Again, Computing, guard_of, is_fault_of_a_record, learned
 from tacit.gradients.dense_model import DenseModel, linear_model
+from tacit.gradients.dense_rows import PlainRows
 from tacit.gradients.record_gradients import Dense, Sums, records_a_stretch
 from tacit.gradients.units import Part, as_groups, even_share, one_by_one, parts_of, rows_of
 from tacit.isolation import (
@@ -186,7 +187,7 @@ class _Summing:
         return linear_model(self._losses, self._params) or seen.still(self._guard, self._params)
 
     def add_dense(self, model: DenseModel, groups: Sequence[RecordGroup], *, by_kernel: bool) -> bool:
-        """All records by the compiled kernel. If it cannot, nothing is added; the formula is kept if it suits them."""
+        """All records by formula. If it cannot, nothing is added; it is kept where it suits users and views."""
         given = [model.arguments(self._params, group.batch) for group in groups]
         suits = all(one is not None for one in given)
         rows = [model.rows(one, self.mechanism) for one in given if one is not None] if by_kernel and suits else []
@@ -199,7 +200,7 @@ class _Summing:
         self.by_kernel = True
         return True
 
-    def _add_rows(self, places: Places, rows: DenseRows) -> None:
+    def _add_rows(self, places: Places, rows: DenseRows | PlainRows) -> None:
         sums = rows.weighted_sum(self.mechanism.factors(rows.squares)) if rows.sums is None else rows.sums
         for name, value in (
             *zip(self.mechanism.shapes, sums, strict=True),

@@ -5,7 +5,7 @@ loss by z. A linear layer under a likelihood of ours is known as such a network,
 were seen to be one (``recognition``). No line of the user's runs, so that there is nothing to keep apart, to watch or
 to compare; all other losses take the general way, which gives the same numbers (tests/gradients/test_dense_model.py).
 
-The compiled kernel computes every record by itself. Without it a single layer is computed by PyTorch.
+The compiled kernel computes every record by itself; without it PyTorch computes all of them (``dense_rows``).
 """
 
 import math
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as every_module
 
+from tacit.gradients.dense_rows import PlainRows
 from tacit.gradients.layers.linear import outer_products, shifts
 from tacit.gradients.record_gradients import RecordGradients
 from tacit.isolation.batches import signature
@@ -72,8 +73,9 @@ class DenseModel:
             width = len(weight)
         return Arguments(layers, inputs, targets) if inputs.dim() == 2 and len(inputs) == len(targets) else None
 
-    def rows(self, given: "Arguments", mechanism: GaussianSumMechanism) -> DenseRows | None:
-        """All records of a batch by the compiled kernel, with their sum where the clip is plain; None if it cannot."""
+    def rows(self, given: "Arguments", mechanism: GaussianSumMechanism) -> DenseRows | PlainRows | None:
+        """All records of a batch, by the compiled kernel with their sum where the clip is plain; None if there are many
+        weights."""
         names = tuple(mechanism.shapes)
         columns = tuple(names.index(one) if isinstance(one, str) else -1 for layer in self.layers for one in layer)
         widths = (given.inputs.shape[1], *(weight.shape[0] for weight, _ in given.layers))
@@ -81,7 +83,17 @@ class DenseModel:
         if shape.weights > MOST_WEIGHTS:
             return None
         targets = given.targets.long() if shape.kind == CLASSES else given.targets.float()
-        return dense_rows(shape, given.layers, given.inputs, targets, mechanism.plain_clip)
+        found = dense_rows(shape, given.layers, given.inputs, targets, mechanism.plain_clip)
+        if found is not None or not len(targets):
+            return found
+        network = given.layers, self.activations, columns, self.by_outputs, given.inputs, targets
+        classes = widths[-1] if shape.kind == CLASSES else 0
+        return PlainRows(*network, multiple=self.multiple, classes=classes)
+
+    def by_outputs(self, outputs: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The derivative of each loss by the outputs."""
+        found = self.likelihood.by_outputs(outputs, targets)
+        return found * Weighed(self.likelihood).weights(inputs)[:, None] if self.weighed else found
 
     @property
     def multiple(self) -> int:
@@ -92,10 +104,7 @@ class DenseModel:
         """Of all records of a batch by PyTorch, for a single layer; the loss of a record is the mean over its rows."""
         ((weight, bias),), inputs = given.layers, given.inputs
         with torch.no_grad():
-            outputs = functional.linear(inputs, weight, bias)
-            by_outputs = self.likelihood.by_outputs(outputs, given.targets)
-            if self.weighed:
-                by_outputs *= Weighed(self.likelihood).weights(inputs)[:, None]
+            by_outputs = self.by_outputs(functional.linear(inputs, weight, bias), inputs, given.targets)
             if records < len(inputs):
                 by_outputs *= records / len(inputs)
         of_weight, of_bias = self.layers[0]

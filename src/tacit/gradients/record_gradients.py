@@ -109,6 +109,23 @@ def raised(squares: Tensor, bound: Tensor, terms: int, dtype: torch.dtype, *, of
     return torch.maximum(norms, longer).square_()
 
 
+def by_pairs(squares: Tensor, of_x: Tensor, of_g: Tensor, entries: int, dtype: torch.dtype) -> Tensor:
+    """Squared norms |sum_t g_t x_t^T|^2 from products x_t . x_s and g_t . g_s, where ``dtype`` can hold these.
+
+    ``of_x`` and ``of_g`` are |x|^2 and |g|^2 of each record, of so many ``entries`` at most. Where products may have
+    overflowed the norm is infinite. Those of entries below 1e-15 may be lost, beside entries of the other side that
+    make up for it: there the norm is what it would be if nothing cancelled.
+    """
+    bound = of_x * of_g
+    lost = torch.minimum(of_x, of_g) < entries * 2.0**-100
+    return torch.where(lost, bound, squares).masked_fill_(bound.sqrt() > torch.finfo(dtype).max, torch.inf)
+
+
+def in_float32(factors: Tensor) -> bool:
+    """Whether factors can be rounded to float32 without leaving its range."""
+    return bool(((factors == 0.0) | ((factors > 1e-30) & (factors < 1e30))).all())
+
+
 def with_a_share(factors: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     """Factors and tensors of the records that count: 0 * inf is NaN, so that the others must not enter a product."""
     kept = factors > 0

@@ -16,6 +16,8 @@ __all__ = [
     "KernelWarning",
     "add_noise",
     "convolution_rows",
+    "convolution_squares",
+    "convolution_sum",
     "dense_rows",
     "gram_squares",
     "group_norm_rows",
@@ -24,6 +26,7 @@ __all__ = [
     "lstm_forward",
     "max_pool",
     "outer_sum",
+    "product_roundings",
     "row_squares",
     "status",
     "uneven_outer_sum",
@@ -34,6 +37,8 @@ _HOME = {
     "KernelWarning": "checks",
     "add_noise": "noise",
     "convolution_rows": "convolution",
+    "convolution_squares": "convolution",
+    "convolution_sum": "convolution",
     "dense_rows": "dense",
     "GRAM_ROUNDINGS": "sums",
     "gram_squares": "sums",
@@ -42,6 +47,7 @@ _HOME = {
     "lstm_forward": "lstm",
     "max_pool": "pooling",
     "outer_sum": "sums",
+    "product_roundings": "convolution",
     "row_squares": "sums",
     "uneven_outer_sum": "sums",
     "weighted_rows": "sums",
@@ -49,7 +55,7 @@ _HOME = {
 
 if TYPE_CHECKING:  # the same names for type checkers
     from tacit.kernels.checks import KernelWarning
-    from tacit.kernels.convolution import convolution_rows
+    from tacit.kernels.convolution import convolution_rows, convolution_squares, convolution_sum, product_roundings
     from tacit.kernels.dense import dense_rows
     from tacit.kernels.group_norm import group_norm_rows
     from tacit.kernels.lstm import lstm_backward, lstm_forward

@@ -1,12 +1,17 @@
-"""2-d convolutions: the gradients of all records and their squared norms in one call."""
+"""2-d convolutions: the gradients of all records and their squared norms in one call.
+
+Or the norms alone and then the clipped sum, for which no record's gradient is kept.
+"""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tacit.buffers import empty
 from tacit.kernels.checks import (
     INT,
     LONG,
@@ -20,6 +25,7 @@ from tacit.kernels.checks import (
 )
 
 Pads = Sequence[tuple[int, int]]
+_RUN = 64  # as in convolution_squares.c
 
 
 def convolution_rows(
@@ -43,6 +49,67 @@ def convolution_rows(
     return _run(ready[0], image.contiguous(), g.contiguous(), shape, stride, padding, rows, ready[1])
 
 
+def convolution_squares(
+    image: Tensor, g: Tensor, shape: Sequence[int], stride: Sequence[int], padding: Pads
+) -> Tensor | None:
+    """The squared norms of the same gradients in float64, which are not formed; None if the kernel cannot.
+
+    They come from the products of all pairs of places, each of them :func:`product_roundings` off at most.
+    """
+    ready = SUMS.ready(image.numel() * g.shape[-1], (image, g)) if _suits(image, g, shape, stride, padding) else None
+    if ready is None:
+        return None
+    return _squares(ready[0][0], image.contiguous(), g.contiguous(), shape, stride, padding, ready[1])
+
+
+def convolution_sum(
+    image: Tensor,
+    g: Tensor,
+    factors: Tensor,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    padding: Pads,
+    *,
+    single: bool,
+) -> Tensor | None:
+    """sum_r factor_r * gradient of record r, [out, kernel height, kernel width, in]; None if the kernel cannot.
+
+    A record's gradient is formed in float32 and added in float64 or, ``single``, in float32. A record of factor 0 is
+    not looked at.
+    """
+    if not _suits(image, g, shape, stride, padding) or factors.shape != g.shape[:1]:
+        return None
+    ready = SUMS.ready(image.numel() * g.shape[-1], (image, g), doubles=(factors,))
+    if ready is None:
+        return None
+    given = image.contiguous(), g.contiguous(), factors.contiguous()
+    return _sum(ready[0][1], *given, shape, stride, padding, single, ready[1])
+
+
+def product_roundings(shape: Sequence[int]) -> int:
+    """Of a product of two patches, or of two places of g: channels in runs, the runs, and the pixels of a patch."""
+    return _RUN + max(shape[0], shape[1]) // _RUN + 1 + shape[2] * shape[3]
+
+
+def _squares(
+    call: Call, image: Tensor, g: Tensor, shape: Sequence[int], stride: Sequence[int], padding: Pads, threads: int
+) -> Tensor | None:
+    squares, sizes = torch.empty(len(g), dtype=torch.float64, device="cpu"), _sizes(image, g, shape, stride, padding)
+    short = call(image.data_ptr(), g.data_ptr(), len(g), sizes, squares.data_ptr(), threads)
+    return None if short else squares
+
+
+def _sum(
+    call: Call, image: Tensor, g: Tensor, factors: Tensor, shape: Sequence[int], stride: Sequence[int], padding: Pads,
+    single: bool, threads: int,
+) -> Tensor | None:  # fmt: skip
+    wanted = (shape[0], *shape[2:], shape[1])
+    total = empty(wanted, torch.float32 if single else torch.float64, image.device)
+    pointers, sizes = (image.data_ptr(), g.data_ptr(), factors.data_ptr()), _sizes(image, g, shape, stride, padding)
+    short = call(*pointers, len(g), sizes, single, total.data_ptr(), threads)
+    return None if short else total
+
+
 def _run(
     call: Call,
     image: Tensor,
@@ -54,11 +121,15 @@ def _run(
     threads: int,
 ) -> tuple[Tensor, Tensor] | None:
     squares = torch.empty(len(g), dtype=torch.float64, device="cpu")
+    pointers, sizes = (rows.data_ptr(), squares.data_ptr()), _sizes(image, g, shape, stride, padding)
+    short = call(image.data_ptr(), g.data_ptr(), len(g), sizes, *pointers, threads)
+    return None if short else (rows, squares)
+
+
+def _sizes(image: Tensor, g: Tensor, shape: Sequence[int], stride: Sequence[int], padding: Pads) -> Any:
     before = [pair[0] for pair in padding]
     sizes = (*image.shape[1:], *g.shape[1:], *shape[2:], *stride, *before, *_padded(image, padding))
-    pointers = rows.data_ptr(), squares.data_ptr()
-    short = call(image.data_ptr(), g.data_ptr(), len(g), (ctypes.c_long * len(sizes))(*sizes), *pointers, threads)
-    return None if short else (rows, squares)
+    return (ctypes.c_long * len(sizes))(*sizes)
 
 
 def _suits(image: Tensor, g: Tensor, shape: Sequence[int], stride: Sequence[int], padding: Pads) -> bool:
@@ -82,27 +153,63 @@ _CASES = [  # in, out, height, width, kernel, stride, padding: runs of every num
     (8, 8, 3, 5, (1, 2), (2, 1), ((0, 0), (0, 0))),
     (17, 3, 3, 4, (1, 3), (3, 1), ((0, 0), (1, 1))),
     (13, 12, 3, 3, (2, 3), (1, 1), ((0, 0), (0, 0))),
+    (67, 2, 3, 4, (2, 2), (1, 1), ((1, 0), (0, 1))),
 ]
 
 
-def _agrees(call: Call) -> bool:
-    """Against float64: whole numbers to the last bit, others to 1e-6 of what is added, norms to double precision."""
+def _cases() -> Iterator[tuple[Any, ...]]:
+    """Image, g, shape, stride and padding; how far off the gradients may be, and a number of threads."""
     for index, (width, out, height, across, kernel, stride, padding) in enumerate(_CASES):
-        shape = (out, width, *kernel)
         sizes = zip((height, across), padding, kernel, stride, strict=True)
         places = [(size + sum(pads) - k) // s + 1 for size, pads, k, s in sizes]
         for draw, tolerance, threads in ((integers, 0.0, 1), (numbers, 1e-6, 1 + index // 5)):
             image, g = draw(3, width, height, across, seed=index), draw(3, out, *places, seed=index + 50)
-            if tolerance:
-                image[1, 0, 0, 0] = torch.nan  # must stay with its record
-            wanted, size = _reference(image, g, shape, stride, padding)
-            rows = torch.empty(wanted.shape, dtype=torch.float32, device="cpu")
-            found = _run(call, image, g, shape, stride, padding, rows, threads)
-            if found is None or not close(rows, wanted, size, tolerance):
+            yield image, g, (out, width, *kernel), stride, padding, tolerance, threads
+
+
+def _sums_agree(calls: tuple[Call, Call]) -> bool:
+    """Norms and sums, with one record that does not count."""
+    factors = torch.tensor([0.5, 0.0, 1.75], dtype=torch.float64, device="cpu")
+    for image, g, shape, stride, padding, tolerance, threads in _cases():
+        wanted, size = _reference(image, g, shape, stride, padding)
+        squares, bound = wanted.square().sum(1), size.square().sum(1)
+        found = _squares(calls[0], image, g, shape, stride, padding, threads)
+        if found is None or not close(found, squares, bound, tolerance):
+            return False
+        image[1, 0, 0, 0] = torch.nan
+        total = (wanted * factors[:, None]).sum(0).view(shape[0], *shape[2:], shape[1])
+        largest = (size * factors[:, None]).sum(0).view(total.shape)
+        for single, roundings in ((False, 1e-15), (True, 2.0**-22)):
+            one = _sum(calls[1], image, g, factors, shape, stride, padding, single, threads)
+            if one is None or not close(one, total, largest, tolerance + roundings):
                 return False
-            squares = rows.double().square_().sum(1)
-            if not close(found[1], squares, squares, 1e-13):
-                return False
+    return _chunks_agree(calls[1])
+
+
+def _chunks_agree(call: Call) -> bool:
+    """So much padding that records come in several chunks: whole numbers are what each record adds by itself."""
+    image, g = integers(3, 1, 3, 3), integers(3, 3, 5, 5, seed=1)
+    factors, how = torch.ones(3, dtype=torch.float64, device="cpu"), ((3, 1, 2, 2), (75, 75), ((150, 150), (150, 150)))
+    total = _sum(call, image, g, factors, *how, False, 1)
+    for r in range(3):
+        one = _sum(call, image[[r]], g[[r]], factors[[r]], *how, False, 1)
+        total = None if one is None or total is None else total - one
+    return total is not None and not total.any()
+
+
+def _agrees(call: Call) -> bool:
+    """Against float64: whole numbers to the last bit, others to 1e-6 of what is added, norms to double precision."""
+    for image, g, shape, stride, padding, tolerance, threads in _cases():
+        if tolerance:
+            image[1, 0, 0, 0] = torch.nan  # must stay with its record
+        wanted, size = _reference(image, g, shape, stride, padding)
+        rows = torch.empty(wanted.shape, dtype=torch.float32, device="cpu")
+        found = _run(call, image, g, shape, stride, padding, rows, threads)
+        if found is None or not close(rows, wanted, size, tolerance):
+            return False
+        squares = rows.double().square_().sum(1)
+        if not close(found[1], squares, squares, 1e-13):
+            return False
     return True
 
 
@@ -121,5 +228,14 @@ KERNEL = Kernel(
     "convolutions",
     lambda loaded: function(loaded, "tacit_convolution", POINTER, POINTER, LONG, *[POINTER] * 3, INT, result=INT),
     _agrees,
+    enough=1 << 16,
+)
+SUMS = Kernel(
+    "sums of convolutions",
+    lambda loaded: (
+        function(loaded, "tacit_convolution_squares", POINTER, POINTER, LONG, POINTER, POINTER, INT, result=INT),
+        function(loaded, "tacit_convolution_sum", *[POINTER] * 3, LONG, POINTER, INT, POINTER, INT, result=INT),
+    ),
+    _sums_agree,
     enough=1 << 16,
 )

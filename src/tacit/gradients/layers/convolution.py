@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from tacit.buffers import empty
 from tacit.gradients.layers.linear import OuterProducts, is_measured_by_positions
+from tacit.gradients.layers.pairs_of_places import measured_by_pairs
 from tacit.gradients.record_gradients import (
     Dense,
     RecordGradients,
@@ -225,9 +226,13 @@ def _is_wide(image: Tensor, g: Tensor, records: int, shape: torch.Size, geometry
 def _form_at_once(
     image: Tensor, g: Tensor, records: int, shape: torch.Size, geometry: Geometry
 ) -> RecordGradients | None:
-    """By the compiled kernel, after which image and g need not be kept; None where it cannot or they are too many."""
-    if len(g) != records or geometry.groups > 1 or max(geometry.dilation) > 1 or records * shape.numel() > _KEEP:
+    """By the compiled kernel: formed, after which image and g need not be kept, or measured; None where it cannot."""
+    if len(g) != records or geometry.groups > 1 or max(geometry.dilation) > 1:
         return None
+    products = PatchProducts(image, g, records, shape, geometry)
+    by_pairs = measured_by_pairs(products, image, g, shape, geometry.stride, geometry.padding)
+    if by_pairs is not None or records * shape.numel() > _KEEP:
+        return by_pairs
     formed = FormedRows(shape)
     room = empty((records * shape.numel(),), g.dtype, g.device)
     found = convolution_rows(image, g, shape, geometry.stride, geometry.padding, out=room)

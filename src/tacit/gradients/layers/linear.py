@@ -14,6 +14,8 @@ from tacit.gradients.record_gradients import (
     Dense,
     RecordGradients,
     blocks_of,
+    by_pairs,
+    in_float32,
     is_one_stretch,
     raised,
     row_squares,
@@ -64,9 +66,12 @@ class OuterProducts:
             self._squares = squares_x, squares_g
             return squares_x * squares_g, bound, 0
         by_gram = is_measured_by_positions(positions, width, self.g.shape[2])
-        squares, roundings = self._by_gram() if by_gram else (squares_by_block(self, records, self._size), 0)
-        squares = squares.masked_fill_(bound > torch.finfo(self.x.dtype).max, math.inf)  # products that may overflow
-        return squares, bound, roundings
+        if by_gram:
+            squares, roundings = self._by_gram()
+            entries = positions * max(width, self.g.shape[2])
+            return by_pairs(squares, squares_x, squares_g, entries, self.x.dtype), bound, roundings
+        squares = squares_by_block(self, records, self._size)
+        return squares.masked_fill_(bound > torch.finfo(self.x.dtype).max, math.inf), bound, 0  # may have overflowed
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
         several = several if self._in_range(factors) else 1
@@ -80,7 +85,7 @@ class OuterProducts:
     def _in_range(self, factors: Tensor) -> bool:
         """Whether factors, or factor * g of one position, can be rounded to float32 without leaving its range."""
         if self.x.shape[1] > 1:
-            return bool(((factors == 0.0) | ((factors > 1e-30) & (factors < 1e30))).all())
+            return in_float32(factors)
         if self._squares is None:
             return False
         squares_x, squares_g = self._squares
