@@ -44,6 +44,9 @@ _CLIPPED: Stages = (
 )
 _SCORES = {"scores off": 0.07, "scores on": 0.04}
 _EXPOSURE = {"exposure": 0.02}
+_DECLARED_OFF = 0.5  # times their share, of entries off the diagonal where a declaration says what they leave open
+_DECLARED_ON = {"gram": 0.12, "curvature": 0.06}  # what the first row and the diagonal then get
+_DECLARED_ROW = 0.06
 _ORDERED: Stages = (
     *_BOUNDED[:-1],
     {"mean last": 0.25, "curvature last off": 0.06, "curvature last on": 0.03, **_SCORES},
@@ -96,13 +99,15 @@ class ReleasePlan:
 
 
 def release_plan(
-    family: Family, parameters: int, epsilon: float, delta: float, accountant: str = "pld", *, clustered: bool = False
-) -> ReleasePlan:
+    family: Family, parameters: int, epsilon: float, delta: float, accountant: str = "pld", *, clustered: bool = False,
+    declared: bool = False,
+) -> ReleasePlan:  # fmt: skip
     """The least noise with which all releases stay within (epsilon, delta); in a shared ledger RDP must say so.
 
     Matrices grow faster than vectors with the number of parameters, and that of some families is bounded less closely,
     so entries off the diagonal get up to four times their share. Where a person may have several rows (``clustered``),
-    the covariance of scores is no multiple of the curvature, and is released in place of its size.
+    the covariance of scores is no multiple of the curvature, and is released in place of its size. Where it is
+    ``declared`` that no sum of columns hardly varies, the first row and the diagonal of matrices get most of it.
     """
     match family:
         case Ordered():
@@ -116,11 +121,31 @@ def release_plan(
         stages = (*stages[:-1], last | _SCORES)
     if isinstance(family, Poisson) and family.longest:
         stages = (*stages[:1], {**stages[1], **_EXPOSURE}, *stages[2:])
-    more = min(max(math.sqrt(parameters / _FEW), 1.0), 2.0) * _LOOSE.get(family.name, 1.0)
+    if declared:
+        stages = _under_declaration(stages, _LOOSE.get(family.name, 1.0))
+    more = 1.0 if declared else min(max(math.sqrt(parameters / _FEW), 1.0), 2.0) * _LOOSE.get(family.name, 1.0)
     asked = [{name: share * (more if name.endswith(" off") else 1) for name, share in one.items()} for one in stages]
     total = math.fsum(share for stage in asked for share in stage.values())
     even = tuple({name: share / total for name, share in stage.items()} for stage in asked)
     return ReleasePlan(even, _multiplier(epsilon, delta, accountant))
+
+
+def _under_declaration(stages: Stages, loose: float) -> Stages:
+    """Each matrix with a first row of its own; ``loose`` is how loosely a record's curvature is bounded."""
+    found = []
+    for stage in stages:
+        one: dict[str, float] = {}
+        for name, share in stage.items():
+            matrix, _, part = name.rpartition(" ")
+            kind = matrix.split(" ")[0]
+            if kind not in _DECLARED_ON:
+                one[name] = share
+            elif part == "off":
+                one |= {name: _DECLARED_OFF * share, f"{matrix} row": _DECLARED_ROW}
+            else:
+                one[name] = _DECLARED_ON[kind] * (loose if kind == "curvature" else 1.0)
+        found.append(one)
+    return tuple(found)
 
 
 @lru_cache(maxsize=256)
