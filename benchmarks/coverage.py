@@ -9,8 +9,9 @@ are made again each time: where the present code finds other numbers in them, al
 Expected, written before the runs: 50, 90 and 95 % intervals hold within 2 points of that for n 3,000 to 50,000, d 5 to
 50, epsilon .5 to 3; within 3 points, or no interval is stated, at n 1,000 or epsilon .2; the median width is at most
 1.15 of that without privacy at n 10,000, d 10, epsilon 1. (n 3,000, d 50, epsilon .5 belongs to the first; it was moved
-to the edge when it was seen that no interval can be right there.) Records go through the library's own path (declared
-columns, encoding, releases, posterior); only the ledger is left out, because nobody is in these tables.
+to the edge when it was seen that no interval can be right there without a declaration; declared.py measures it with
+one.) Records go through the library's own path (declared columns, encoding, releases, posterior); only the ledger is
+left out, because nobody is in these tables.
 """
 
 import argparse

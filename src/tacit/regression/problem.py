@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, get_args
 
 import numpy as np
@@ -11,7 +11,7 @@ from tacit.accountants import check_delta
 from tacit.errors import InputError, check_choice, check_positive, check_share
 from tacit.regression.design import INTERCEPT, Design, covariates, parse_interaction
 from tacit.regression.families import Family, FamilyName, Linear, Logistic, Multinomial, Ordered, Poisson, fold
-from tacit.regression.newton.plan import ReleasePlan, release_plan
+from tacit.regression.newton.plan import ReleasePlan, is_blind, release_plan
 from tacit.regression.newton.sums import Rows
 from tacit.tables import Category, Flag, Ignored, Number, Schema, Table, default_delta
 from tacit.tables.columns import source_of
@@ -133,11 +133,15 @@ class RegressionProblem:
 
     @cached_property
     def plan(self) -> ReleasePlan:
-        accountant = "rdp" if self.shared else "pld"
-        return release_plan(
-            self.family, len(self.names), self.epsilon, self.delta, accountant, clustered=self.is_by_person,
-            declared=self.spread is not None,
+        laid_out = partial(
+            release_plan, self.family, len(self.names), self.epsilon, self.delta, "rdp" if self.shared else "pld",
+            clustered=self.is_by_person,
         )  # fmt: skip
+        if self.spread is None:
+            return laid_out()
+        full = laid_out(declared=True)
+        blind = self.size is not None and is_blind(full, self.design.reach, len(self.names), self.size)
+        return laid_out(declared=True, blind=True) if blind else full
 
     @property
     def reach(self) -> float:
