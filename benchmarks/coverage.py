@@ -9,8 +9,9 @@ are made again each time: where the present code finds other numbers in them, al
 Expected, written before the runs: 50, 90 and 95 % intervals hold within 2 points of that for n 3,000 to 50,000, d 5 to
 50, epsilon .5 to 3; within 3 points, or no interval is stated, at n 1,000 or epsilon .2; the median width is at most
 1.15 of that without privacy at n 10,000, d 10, epsilon 1. (n 3,000, d 50, epsilon .5 belongs to the first; it was moved
-to the edge when it was seen that no interval can be right there.) Records go through the library's own path (declared
-columns, encoding, releases, posterior); only the ledger is left out, because nobody is in these tables.
+to the edge when it was seen that no interval can be right there without a declaration; declared.py measures it with
+one.) Records go through the library's own path (declared columns, encoding, releases, posterior); only the ledger is
+left out, because nobody is in these tables.
 """
 
 import argparse
@@ -64,13 +65,13 @@ def covariates(declared: tuple[Number | Category, ...], rows: int, chance: np.ra
 
 
 def simulated(
-    family: str, rows: int, parameters: int, epsilon: float, chance: np.random.Generator
+    family: str, rows: int, parameters: int, epsilon: float, chance: np.random.Generator, spread: float | None = None
 ) -> tuple[RegressionProblem, Table, Floats]:
-    """A problem, a table and its true coefficients as they are reported."""
+    """A problem, a table and its true coefficients as they are reported; ``spread`` is declared of the columns."""
     declared, effect = columns(parameters), 0.5 * chance.standard_normal(parameters) * min(1, (10 / parameters) ** 0.5)
     outcome = {"logistic": Flag("y"), "poisson": Number("y", 0, 20)}.get(family, Number("y", -12, 12))
     schema = Schema((*declared, outcome), records=rows)
-    problem = RegressionProblem(schema, "y", epsilon, 1e-5, family)
+    problem = RegressionProblem(schema, "y", epsilon, 1e-5, family, assume_spread=spread)
     cells = covariates(declared, rows, chance)
     x = problem.design.x(Table(cells))
     if family == "poisson":
@@ -104,10 +105,12 @@ def plain_stddevs(problem: RegressionProblem, rows: Rows, truth: Floats) -> Floa
     return np.sqrt(np.diag(to_names @ np.linalg.inv(bread) @ to_names.T) * size)
 
 
-def one_set(family: str, rows: int, parameters: int, epsilon: float, seed: int) -> dict[str, object]:
+def one_set(
+    family: str, rows: int, parameters: int, epsilon: float, seed: int, *, spread: float | None = None
+) -> dict[str, object]:
     """For each level and coefficient whether its interval holds the truth: 1 or 0, - where none is stated."""
     chance = np.random.default_rng([rows, parameters, int(100 * epsilon), FAMILIES.index(family), seed])
-    problem, table, truth = simulated(family, rows, parameters, epsilon, chance)
+    problem, table, truth = simulated(family, rows, parameters, epsilon, chance, spread)
     data = problem.rows(table)
     found = regress_in_memory(problem, data, chance.standard_normal)
     held = [marks(found.coefficients(level), truth) for level in LEVELS]
@@ -117,7 +120,8 @@ def one_set(family: str, rows: int, parameters: int, epsilon: float, seed: int) 
         if row[0].is_identified
     ]
     widths = [(row.high - row.low) / (2 * 1.959964 * plain) for row, plain in stated]
-    return {"held": held, "width": float(np.median(widths)) if widths else None, "doubt": found.doubt}
+    said = {"held": held, "width": float(np.median(widths)) if widths else None, "doubt": found.doubt}
+    return said if spread is None else said | {"dropped": found.dropped}
 
 
 def marks(coefficients: Sequence[Coefficient], truth: Floats) -> str:
@@ -177,10 +181,15 @@ def measure(sets: int, only: str | None, kept: Kept, *, show: bool = False) -> I
             make = partial(one_set, family, n, d, epsilon)
             found = kept.so_far(name, sets) if show else kept.row(name, make, sets)
             if found:
-                held, stated = np.array([shares([one["held"][place] for one in found]) for place in range(3)]).T
-                widths = [one["width"] for one in found if one["width"] is not None]
-                yield {"family": family, "n": n, "d": d, "epsilon": epsilon, "sets": len(found), "held": held,
-                       "stated": stated[0], "width": float(np.median(widths)) if widths else None}  # fmt: skip
+                yield {"family": family, "n": n, "d": d, "epsilon": epsilon} | summed(found)
+
+
+def summed(found: Sequence[dict[str, object]]) -> dict[str, object]:
+    """All tables of a setting as one line."""
+    held, stated = np.array([shares([one["held"][place] for one in found]) for place in range(3)]).T
+    widths = [one["width"] for one in found if one["width"] is not None]
+    width = float(np.median(widths)) if widths else None
+    return {"sets": len(found), "held": held, "stated": stated[0], "width": width}
 
 
 def row_of(line: dict[str, object]) -> str:

@@ -15,10 +15,11 @@ import numpy as np
 
 from benchmarks.coverage import DOCUMENT, columns, covariates, marks, percent, shares
 from benchmarks.document import versions, write_section
-from tacit.regression import RegressionProblem, regress_in_memory
+from tacit.regression import Regression, RegressionProblem, regress_in_memory
 from tacit.regression.families import FamilyName
 from tacit.regression.newton.sums import Rows
 from tacit.tables import Flag, Number, Schema, Table
+from tacit.types import Floats
 
 SETTINGS = [(3000, 10, 1.0), (3000, 20, 3.0), (10_000, 20, 0.5), (10_000, 50, 1.0)]
 FAMILIES: tuple[FamilyName, ...] = ("linear", "logistic")
@@ -28,10 +29,21 @@ ALONG, RANGE, ROOM, LEVELS = 2.0, 12.0, 0.85, (0.5, 0.9, 0.95)
 
 def one_set(family: FamilyName, n: int, d: int, epsilon: float, left: float, seed: int) -> list[str]:
     """For each level, whether the interval of each number's coefficient holds: 1 or 0, - where none is stated."""
+    found, truth, numbers = fitted(family, n, d, epsilon, left, seed)
+    return [marks(found.coefficients(level), truth)[numbers] for level in LEVELS]
+
+
+def fitted(
+    family: FamilyName, n: int, d: int, epsilon: float, left: float, seed: int, *, spread: float | None = None,
+    along: float = ALONG,
+) -> tuple[Regression, Floats, slice]:  # fmt: skip
+    """A regression of such a table, its true coefficients, and which of them are of numbers."""
     chance = np.random.default_rng([n, d, int(100 * epsilon), seed, 77])
     declared = columns(d)
     outcome = Flag("y") if family == "logistic" else Number("y", -RANGE, RANGE)
-    problem = RegressionProblem(Schema((*declared, outcome), records=n), "y", epsilon, 1e-5, family)
+    problem = RegressionProblem(
+        Schema((*declared, outcome), records=n), "y", epsilon, 1e-5, family, assume_spread=spread
+    )
     x = problem.design.x(Table(covariates(declared, n, chance)))
     numbers = slice(1, 1 + sum(isinstance(column, Number) for column in declared))
     signs = np.zeros(d)
@@ -40,7 +52,7 @@ def one_set(family: FamilyName, n: int, d: int, epsilon: float, left: float, see
     away = np.outer((x - x.mean(0)) @ signs, signs)
     x = np.clip(x - (1 - math.sqrt(left)) * away, -1, 1)
     effects = 0.5 * chance.standard_normal(d) * min(1, (10 / d) ** 0.5)
-    effects += (ALONG - signs @ effects) * signs
+    effects += (along - signs @ effects) * signs
     eta = x @ effects
     if family == "logistic":
         scale, y = 1.0, (chance.random(n) < 1 / (1 + np.exp(-eta))).astype(float)
@@ -48,8 +60,7 @@ def one_set(family: FamilyName, n: int, d: int, epsilon: float, left: float, see
         scale, y = RANGE, np.clip((eta + chance.standard_normal(n)) / RANGE, -1, 1)
     found = regress_in_memory(problem, Rows(x, y, np.ones(n)), chance.standard_normal)
     to_names, shift = problem.reported
-    truth = to_names @ effects / scale + shift
-    return [marks(found.coefficients(level), truth)[numbers] for level in LEVELS]
+    return found, to_names @ effects / scale + shift, numbers
 
 
 def cell(family: FamilyName, n: int, d: int, epsilon: float, left: float, sets: int) -> str:

@@ -116,6 +116,9 @@ def test_a_changed_folder_is_refused(finished, tmp_path, capsys):
         (["--interaction", "age:height"], "must be two columns"),
         (["--delta", "0.5"], "delta"),
         (["--epsilon", "-1"], "epsilon must be"),
+        (["--assume-spread", "0"], "assume_spread must lie in (0, 1]"),
+        (["--assume-spread", "1.2"], "assume_spread must lie in (0, 1]"),
+        (["--assume-spread", "much"], "'--assume-spread'"),
     ],
 )
 def test_a_mistake_is_one_line_and_costs_nothing(files, tmp_path, capsys, more, message):
@@ -125,6 +128,38 @@ def test_a_mistake_is_one_line_and_costs_nothing(files, tmp_path, capsys, more, 
     assert message in said
     assert said.count("\n") == 1
     assert not out.exists()
+
+
+def test_a_declared_spread_is_said_wherever_intervals_are(files, tmp_path, capsys):
+    """In the terminal, JSON, summary, run.json, report and statement; and nothing of it without a declaration."""
+    out, sentence = tmp_path / "run", "of the standardised covariates keeps at least 0.5 of the variance"
+    assert run(command(files, out, "--assume-spread", "0.5")) == 0
+    assert f"Assumed: intervals hold if any weighted sum {sentence}" in " ".join(capsys.readouterr().out.split())
+    assert run(["summary", str(out), "--json"]) == 0
+    assert sentence in json.loads(capsys.readouterr().out)["assumptions"][0]
+    facts = json.loads((out / "run.json").read_text())["regression"]
+    assert (facts["assume_spread"], facts["dropped"]) == (0.5, "")
+    assert run(["report", str(out)]) == 0
+    assert sentence in (out / "report.html").read_text()
+    assert run(["release", str(out), "--out", str(tmp_path / "bundle")]) == 0
+    assert run(["release", "--check", str(tmp_path / "bundle")]) == 0
+    statement = json.loads((tmp_path / "bundle" / "statement.json").read_text())
+    assert any(sentence in said and "privacy does not rest on it" in said for said in statement["assumptions"])
+    assert min(one["epsilon"] for one in statement["accountants"] if one.get("is_bound")) <= 2
+
+
+def test_a_schema_declares_a_spread_for_all_its_columns(files, tmp_path, capsys):
+    schema = tmp_path / "s.toml"
+    schema.write_text("assume_spread = 0.4" + SCHEMA)
+    given = ["--schema", str(schema), "--json"]
+    assert run(command(files, tmp_path / "run", *given)) == 0
+    assert "keeps at least 0.4" in json.loads(capsys.readouterr().out)["assumptions"][0]
+    assert run(command(files, tmp_path / "products", *given, "--interaction", "age:drug")) == 2
+    assert "says nothing of products" in capsys.readouterr().err
+    schema.write_text("assume_spread = 4" + SCHEMA)
+    assert run(command(files, tmp_path / "wrong", *given)) == 2
+    assert "assume_spread must lie in (0, 1]" in capsys.readouterr().err
+    assert not (tmp_path / "wrong").exists()
 
 
 def test_a_registry_remembers_the_run(files, tmp_path, capsys):

@@ -58,19 +58,19 @@ def extreme_records(chance, outcomes):
     return [(x, y, e) for x in (*corners, one, at_reach) for y in outcomes for e in (0.5, 2.0)]
 
 
-def worst_changes(name, monkeypatch=None, rows=300, epsilon=1.0):
+def worst_changes(name, monkeypatch=None, rows=300, epsilon=1.0, spread=None):
     """By name of a release, the largest norm by which one more record moves its normalised sum."""
     chance = np.random.default_rng(7)
     family, y, outcomes = family_and_outcomes(name, chance, rows)
     x = np.concatenate([np.ones((rows, 1)), chance.uniform(-1, 1, (rows, FEATURES - 1))], axis=1)
-    plan = release_plan(family, FEATURES, epsilon, 1e-5)
+    plan = release_plan(family, FEATURES, epsilon, 1e-5, declared=spread is not None)
     first = Replayed(Rows(x, y, np.ones(rows)), REACH, plan, chance.standard_normal)
-    release_statistics(first, family)
+    release_statistics(first, family, spread)
     worst = dict.fromkeys(first.sums, 0.0)
     for more, outcome, exposure in extreme_records(chance, outcomes):
         data = Rows(np.vstack([x, more]), np.append(y, outcome), np.append(np.ones(rows), exposure))
         second = Replayed(data, REACH, plan, None, given=first.given)
-        release_statistics(second, family)
+        release_statistics(second, family, spread)
         assert set(second.sums) == set(first.sums)
         for key, total in second.sums.items():
             worst[key] = max(worst[key], float(np.linalg.norm(total - first.sums[key])))
@@ -88,6 +88,27 @@ def test_no_record_moves_a_release_by_more_than_its_charge(name, epsilon):
     for release, change in worst.items():
         assert change <= 1 + SLACK, release
     assert max(worst.values()) > 0.5  # the bounds are not idle
+
+
+@pytest.mark.parametrize("name", FAMILIES[:3])
+def test_the_releases_under_a_declaration_keep_their_bounds_too(name):
+    worst, plan = worst_changes(name, spread=0.4)
+    assert set(worst) == set(plan.names)
+    assert {"gram row", "curvature last row"} <= set(worst)
+    for release, change in worst.items():
+        assert change <= 1 + SLACK, release
+    assert worst["gram row"] > 0.5
+
+
+def test_a_first_row_with_a_smaller_bound_is_seen(monkeypatch):
+    whole = PrivateSums._noisy_matrix
+
+    def smaller(self, name, total, *, on, off, apart=False):
+        return whole(self, name, total, on=0.6 * on, off=off, apart=apart)
+
+    monkeypatch.setattr(PrivateSums, "_noisy_matrix", smaller)
+    worst, _ = worst_changes("linear", spread=0.4)
+    assert worst["gram row"] > 1 + SLACK
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -173,6 +194,8 @@ def longest_parts(name):
 
 
 class _Anything:
+    names = ("gram row", "curvature row")
+
     def part_stddev(self, name):
         return 1.0
 

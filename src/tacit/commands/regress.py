@@ -38,6 +38,10 @@ def regress(
     prior: Annotated[
         str | None, typer.Option(help="flat (default), gaussian:SCALE or laplace:SCALE.", show_default=False)
     ] = None,
+    assume_spread: Annotated[
+        float | None,
+        typer.Option(help="Declared: the least share of its variance that a weighted sum of columns keeps."),
+    ] = None,
     level: Level = 0.95,
     contrast: Contrast = None,
     delta: Annotated[float | None, typer.Option(help="Below 1/n; by default 1e-5, or less for large tables.")] = None,
@@ -68,7 +72,7 @@ def regress(
     folder = RunFolder(out)
     asked = Request(outcome, epsilon, delta, family, exposure, tuple(interaction or ()), prior, tuple(contrast or ()),
                     records, None if registry is None else folder.name_of(registry), budget,
-                    budget_epsilon)  # fmt: skip
+                    budget_epsilon, assume_spread)  # fmt: skip
     facts = asked.interrupted_run(folder) if resume else asked.new_run(folder, schema)
     found = _run(facts, data, folder, level, resume=resume)
     say_regression(found, facts.contrasts, level, form, as_json=json, out=folder.path)
@@ -90,6 +94,7 @@ class Request:
     registry: str | None
     budget: Path | None
     budget_epsilon: float | None
+    assume_spread: float | None = None
 
     def new_run(self, folder: RunFolder, path: Path | None) -> "RegressionFacts":
         """All public facts of the run, refused here if they do not fit together."""
@@ -108,7 +113,7 @@ class Request:
         declared = replace(schema.with_facts(target=named, **counted), registry=None)
         problem = RegressionProblem(
             declared, named, self.epsilon, self.delta or 0.0, self.family, self.exposure,  # type: ignore[arg-type]
-            self.interactions, total is not None,
+            self.interactions, total is not None, self.assume_spread,
         )  # fmt: skip
         registry = registry_name(self.registry, schema, path, folder)
         shared = None if total is None else SharedBudget(total, secrets.token_hex(6))
@@ -128,9 +133,11 @@ class Request:
                  "family": problem.family.name, "exposure": problem.exposure, "interaction": problem.interactions,
                  "prior": str(facts.prior), "contrast": facts.contrasts, "records": problem.size,
                  "registry": facts.registry, "budget": facts.shared_ledger,
-                 "budget-epsilon": None if facts.shared is None else facts.shared.epsilon}  # fmt: skip
+                 "budget-epsilon": None if facts.shared is None else facts.shared.epsilon,
+                 "assume-spread": problem.assume_spread}  # fmt: skip
         asked = {"interaction": self.interactions or None, "contrast": self.contrasts or None, "prior": prior,
-                 "budget": self._ledger(folder), "budget-epsilon": self.budget_epsilon}  # fmt: skip
+                 "budget": self._ledger(folder), "budget-epsilon": self.budget_epsilon,
+                 "assume-spread": self.assume_spread}  # fmt: skip
         check_unchanged(known, asdict(self) | asked)
         return facts
 

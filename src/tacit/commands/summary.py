@@ -52,11 +52,13 @@ def say_regression(
     differences = [row for text in contrasts for row in found.contrast(text, level)]
     results = found.guarantees
     if as_json:
+        rests = {"assumptions": found.assumptions} if found.problem.spread is not None else {}
         print_json({
             "out": str(out), "coefficients": [row.to_json() for row in rows],
             "contrasts": [row.to_json() for row in differences], "family": found.problem.family.name,
             "outcome": found.problem.outcome, "prior": str(found.prior), "references": found.problem.design.references,
             "warnings": found.warnings, "guarantees": [result.to_json() for result in results],
+            **rests,
         })  # fmt: skip
         return
     typer.echo(table_text([*rows, *differences], found.problem.is_ratio, form))
@@ -70,6 +72,8 @@ def _print_notes(found: Regression, out: Path, results: Sequence[Any]) -> None:
     references = ", ".join(f"{column} = {level}" for column, level in problem.design.references.items())
     which = f"{problem.family.name} regression of {problem.outcome!r}, prior {found.prior}"
     say(f": {which}." + (f" Reference levels: {references}." if references else ""), head="Model")
+    for sentence in found.assumptions:
+        say(f": {sentence}.", head="Assumed")
     for sentence in found.warnings:
         say(f": {sentence}", head="warning")
     assert found.ledger is not None

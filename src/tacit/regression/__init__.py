@@ -5,6 +5,7 @@ from tacit.regression.priors import Prior
 from tacit.regression.problem import RegressionProblem
 from tacit.regression.regression import PrivateRegression, Regression, regress, regress_in_memory
 from tacit.regression.results.summary import Coefficient, Draws
+from tacit.regression.spread import spread_of
 
 __all__ = [
     "Coefficient",
@@ -16,4 +17,5 @@ __all__ = [
     "RegressionProblem",
     "regress",
     "regress_in_memory",
+    "spread_of",
 ]

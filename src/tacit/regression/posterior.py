@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from tacit.regression.newton.curvature import Curvature
+from tacit.regression.newton.curvature import KnownCurvature
 from tacit.regression.newton.fit import Released
 from tacit.regression.newton.flat import MOST_NOISE
 from tacit.types import Floats
@@ -41,7 +41,7 @@ class Posterior:
     draws: Floats
     sampling: Floats
     doubt: float
-    curvature: Curvature
+    curvature: KnownCurvature
     inverse: Floats
     unclear: Floats
     convergence: float

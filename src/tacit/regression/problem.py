@@ -2,16 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, get_args
 
 import numpy as np
 
 from tacit.accountants import check_delta
-from tacit.errors import InputError, check_choice, check_positive
+from tacit.errors import InputError, check_choice, check_positive, check_share
 from tacit.regression.design import INTERCEPT, Design, covariates, parse_interaction
 from tacit.regression.families import Family, FamilyName, Linear, Logistic, Multinomial, Ordered, Poisson, fold
-from tacit.regression.newton.plan import ReleasePlan, release_plan
+from tacit.regression.newton.plan import ReleasePlan, is_blind, release_plan
 from tacit.regression.newton.sums import Rows
 from tacit.tables import Category, Flag, Ignored, Number, Schema, Table, default_delta
 from tacit.tables.columns import source_of
@@ -32,6 +32,9 @@ class RegressionProblem:
         exposure: a number column, for counts: time or people at risk.
         interactions: pairs of columns as ``a:b``.
         shared: the budget is shared with other runs, some of them still to be designed, so that RDP must calibrate.
+        assume_spread: declared: any weighted sum of the standardised covariates keeps at least this share of the
+            variance that it would have if they were uncorrelated (:func:`tacit.regression.spread_of`); by default
+            what the schema says of its columns.
 
     Example:
         >>> schema = Schema((Number("age", 20, 60), Category("job", ("cook", "clerk")), Flag("ill")), records=5000)
@@ -48,6 +51,7 @@ class RegressionProblem:
     exposure: str | None = None
     interactions: tuple[str, ...] = ()
     shared: bool = False
+    assume_spread: float | None = None
 
     def __post_init__(self) -> None:
         if self.is_by_person and self.schema.unit in (self.outcome, self.exposure):
@@ -61,6 +65,19 @@ class RegressionProblem:
         if self.family_name is not None:
             check_choice("family", self.family_name, get_args(FamilyName))
         _ = self.family, self.design
+        if self.assume_spread is not None:
+            check_share("assume_spread", self.assume_spread)
+            if self.family.outputs > 1:
+                raise InputError(f"assume_spread belongs to linear, logistic and poisson, found {self.family.name}")
+        elif self.schema.assume_spread is not None and self.family.outputs == 1:
+            if self.interactions:
+                raise InputError("the schema's assume_spread says nothing of products: give --assume-spread for all")
+            object.__setattr__(self, "assume_spread", self.schema.assume_spread)
+
+    @property
+    def spread(self) -> float | None:
+        """The declared spread, where there are columns to have one: a single one has a spread of 1."""
+        return self.assume_spread if len(self.names) > 2 else None
 
     @property
     def is_by_person(self) -> bool:
@@ -116,10 +133,15 @@ class RegressionProblem:
 
     @cached_property
     def plan(self) -> ReleasePlan:
-        accountant = "rdp" if self.shared else "pld"
-        return release_plan(
-            self.family, len(self.names), self.epsilon, self.delta, accountant, clustered=self.is_by_person
-        )
+        laid_out = partial(
+            release_plan, self.family, len(self.names), self.epsilon, self.delta, "rdp" if self.shared else "pld",
+            clustered=self.is_by_person,
+        )  # fmt: skip
+        if self.spread is None:
+            return laid_out()
+        full = laid_out(declared=True)
+        blind = self.size is not None and is_blind(full, self.design.reach, len(self.names), self.size)
+        return laid_out(declared=True, blind=True) if blind else full
 
     @property
     def reach(self) -> float:
@@ -220,8 +242,9 @@ class RegressionProblem:
                 table.column(named)
 
     def to_json(self) -> dict[str, Any]:
-        return {"outcome": self.outcome, "family": self.family.name, "exposure": self.exposure,
+        said = {"outcome": self.outcome, "family": self.family.name, "exposure": self.exposure,
                 "interactions": list(self.interactions)}  # fmt: skip
+        return said if self.assume_spread is None else said | {"assume_spread": self.assume_spread}
 
 
 def _usual_family(column: Number | Category | Flag | Ignored) -> FamilyName:

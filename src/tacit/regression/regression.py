@@ -13,6 +13,7 @@ from tacit.accountants import Budget, BudgetGate, Guarantee, Refusal, guarantees
 from tacit.errors import InputError
 from tacit.ledger import Charge, Ledger, LedgerFile, LedgerHeader, ledger_so_far
 from tacit.regression.families import FamilyName, Multinomial
+from tacit.regression.newton.declared_search import Dropped
 from tacit.regression.newton.fit import release_statistics
 from tacit.regression.newton.kept import Releases
 from tacit.regression.newton.plan import PARTS
@@ -20,15 +21,13 @@ from tacit.regression.newton.sums import PrivateSums, Rows
 from tacit.regression.posterior import Posterior, posterior_draws
 from tacit.regression.priors import Prior, with_prior
 from tacit.regression.problem import RegressionProblem
+from tacit.regression.results import said
 from tacit.regression.results.summary import Coefficient, Draws, contrast, summarise
 from tacit.tables import Schema, Table, read_schema, read_table
 from tacit.types import Floats
 
 if TYPE_CHECKING:
     from tacit.randomness import Randomness
-
-_CLAMPED = 0.01  # the share of clamped outcomes from which it is said
-_FAR = 4.0  # standard deviations of a last step from which the curvature is not that of the optimum
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,7 @@ class Regression:
         ledger: what was charged; None for a simulation in memory.
         lost: how many parts of releases were lost by stops (newton/kept.py).
         at_bounds: the share of a linear model's outcomes at the declared bounds or beyond.
+        dropped: why the declared spread was not used, if it was not: "spread" or "scores" speak against it.
     """
 
     problem: RegressionProblem
@@ -52,6 +52,7 @@ class Regression:
     ledger: Ledger | None = None
     lost: int = 0
     at_bounds: float = 0.0
+    dropped: Dropped = ""
 
     def coefficients(self, level: float = 0.95) -> list[Coefficient]:
         """The table, with credible intervals of this level."""
@@ -72,31 +73,12 @@ class Regression:
     @property
     def warnings(self) -> list[str]:
         """What to know before the numbers are used; all of it follows from released numbers."""
-        said, rows = [], self.coefficients()
-        unclear = [row.name for row in rows if not row.is_identified]
-        if unclear:
-            which = "all coefficients" if len(unclear) == len(rows) else ", ".join(unclear)
-            rest = "the prior's intervals are given" if self.draws.is_proper else "no interval is stated"
-            said.append(
-                f"not identified: {which}; too few records tell of it at this epsilon, so {rest}: more records, more "
-                "epsilon, fewer columns or levels, closer bounds of columns that are heaped at one end, or a prior"
-            )
-        if self.convergence > _FAR:
-            said.append(
-                f"the last step was {self.convergence:.1f} standard deviations long: the curvature was not taken at "
-                "the optimum, and intervals may be off; more epsilon or a closer declaration of the bounds helps"
-            )
-        if self.at_bounds > _CLAMPED:
-            said.append(
-                f"about {self.at_bounds:.0%} of outcomes lie at the declared bounds or beyond and count as the bound, "
-                "which biases a linear model: intervals may miss the truth; declare wider bounds, which cost little"
-            )
-        if self.lost:
-            said.append(
-                f"stops lost {self.lost} of {PARTS * len(self.problem.plan.names)} parts of releases that were paid "
-                "for: intervals know it and are wider"
-            )
-        return said
+        return said.warnings(self)
+
+    @property
+    def assumptions(self) -> list[str]:
+        """What intervals rest on besides the model: what was declared of the columns."""
+        return said.assumptions(self)
 
 
 def regress_in_memory(
@@ -106,12 +88,13 @@ def regress_in_memory(
     """The same releases and the same posterior, charged to nobody: for simulations on made-up records."""
     prior, kept = prior or Prior(), Releases() if kept is None else kept
     sums = PrivateSums(rows, problem.reach, problem.plan, normals, kept=kept)
-    released = release_statistics(sums, problem.family)
+    released = release_statistics(sums, problem.family, problem.spread)
     found = posterior_draws(released)
     draws = _reported(problem, found, prior)
     return Regression(
-        problem, prior, draws, found.doubt, found.convergence, lost=kept.lost, at_bounds=released.at_bounds
-    )
+        problem, prior, draws, found.doubt, found.convergence, lost=kept.lost, at_bounds=released.at_bounds,
+        dropped=released.dropped,
+    )  # fmt: skip
 
 
 def _reported(problem: RegressionProblem, found: Posterior, prior: Prior) -> Draws:
@@ -235,6 +218,8 @@ class PrivateRegression:
         exposure: a column, for counts.
         interactions: as ``("age:job",)``.
         prior: "flat", "gaussian:SCALE" or "laplace:SCALE".
+        assume_spread: declared: the least share of its variance that a weighted sum of the columns keeps
+            (:func:`tacit.regression.spread_of`); intervals then rest on it, privacy does not.
         ledger: the file that is charged; a temporary one if left out, so that fits do not add up.
         random_state: for tests only; marks the ledger as seeded.
 
@@ -261,12 +246,13 @@ class PrivateRegression:
         exposure: str | None = None,
         interactions: Sequence[str] = (),
         prior: str = "flat",
+        assume_spread: float | None = None,
         ledger: str | PathLike[str] | None = None,
         random_state: int | None = None,
     ) -> None:
         declared = schema if isinstance(schema, Schema) else read_schema(Path(schema))
         self.problem = RegressionProblem(
-            declared, outcome, epsilon, delta, family, exposure, tuple(interactions)
+            declared, outcome, epsilon, delta, family, exposure, tuple(interactions), assume_spread=assume_spread
         )  # refuses what does not fit, before any data
         self.prior, self.ledger, self.random_state = Prior.parse(prior), ledger, random_state
 

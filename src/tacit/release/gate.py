@@ -11,6 +11,7 @@ from tacit.accountants import Budget, Guarantee, Refusal, best_bound, guarantees
 from tacit.errors import InputError, RefusedError
 from tacit.ledger import Ledger, PosteriorSample
 from tacit.release.artefacts import DERIVED, is_derived
+from tacit.tables.spread import spread_sentence
 
 DERIVED_SENTENCE = (
     "bounds or categories of the columns were read off the private data (derived_from_private_data): "
@@ -75,7 +76,15 @@ def check_run_facts(ledger: Ledger, facts: dict[str, Any], best: Guarantee, acce
         found = best if delta in (None, best.delta) else rigorous_bound(guarantees(ledger, delta))
         if not found.epsilon <= epsilon:
             raise RefusedError(f"run.json claims epsilon {epsilon!r}, the ledger says {found.epsilon:.6g}")
-    return (DERIVED_SENTENCE,) if derived else ()
+    return ((DERIVED_SENTENCE,) if derived else ()) + _of_intervals(facts)
+
+
+def _of_intervals(facts: dict[str, Any]) -> tuple[str, ...]:
+    """What the intervals of a regression rest on, where that was declared and not contradicted; epsilon never does."""
+    match facts:
+        case {"regression": {"assume_spread": int() | float() as spread, "assumptions": [_, *_]}}:
+            return (spread_sentence(spread),)
+    return ()
 
 
 def _whole(facts: dict[str, Any]) -> dict[str, Any]:

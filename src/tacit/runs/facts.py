@@ -137,8 +137,7 @@ class RunFacts:
                 raise InputError(f"{name} must be text, found {facts[name]!r}")
         problem = Problem(
             _schema(facts["schema"]), facts["target"], facts["epsilon"], facts["delta"], facts["method"],
-            facts["model"], shared=facts.get("shared_epsilon") is not None,
-            hold_out=facts.get("hold_out") or 0.0,
+            facts["model"], shared=facts.get("shared_epsilon") is not None, hold_out=facts.get("hold_out") or 0.0,
             search=Search.from_json(facts["search"]) if facts.get("search") else None,
             candidate=Candidate(**(facts.get("candidate") or {})),
             asked=event_from_json(facts["asked"]) if facts.get("asked") else None,  # type: ignore[arg-type]
@@ -225,6 +224,7 @@ class DeclaredFacts:
     derived_schema: bool
     coefficients: tuple[Interval, ...] = ()
     answers: tuple["AnsweredQuery", ...] = ()  # or, of a model, its scores on records that were held out
+    assumptions: tuple[str, ...] = ()  # what the intervals of coefficients rest on besides the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class AnsweredQuery:
 
 def parse_facts(given: Fields) -> DeclaredFacts:
     """run.json as a value; every field is optional, a field of the wrong type is an error that names it."""
-    schema = given.part("schema")
+    schema, regression = given.part("schema"), given.part("regression")
     return DeclaredFacts(
         task=given.text("task", ""),
         target=given.text("target", ""),
@@ -260,6 +260,7 @@ def parse_facts(given: Fields) -> DeclaredFacts:
         derived_schema=schema is not None and schema.truth("derived_from_private_data"),
         coefficients=tuple(_interval(item) for name in (COEFFICIENTS, "contrasts") for item in given.parts(name)),
         answers=tuple(_answered(item) for item in given.parts("answers")) + _scores(given),
+        assumptions=() if regression is None else regression.names("assumptions"),
     )
 
 

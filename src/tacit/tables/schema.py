@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tacit.errors import InputError, check_count, check_positive
+from tacit.errors import InputError, check_count, check_positive, check_share
 from tacit.tables.columns import Category, Column, Flag, Ignored, Number, column_to_json, columns_from_json
 from tacit.tables.files import shown
 
@@ -20,7 +20,7 @@ Task = Literal["classification", "regression"]
 Scaling = Literal["linear", "norm"]
 FORMAT = 1
 _FACTS = ("dataset", "records", "users", "target", "unit", "derived_from_private_data", "source", "registry", "asked",
-          "scaling", "sample_weight", "class_weight")  # fmt: skip
+          "scaling", "sample_weight", "class_weight", "assume_spread")  # fmt: skip
 ASK = "ask"
 
 
@@ -45,6 +45,8 @@ class Schema:
             is linear in the columns; "norm": each record is scaled to norm 1.
         sample_weight: the number column that says how much each record counts, from 0 to its declared ``high``.
         class_weight: how much records of a class count; those that are not named, 1.
+        assume_spread: for coefficients: any weighted sum of the standardised columns keeps at least this share of the
+            variance that it would have if they were uncorrelated.
 
     Example:
         >>> schema = Schema((Number("age", 0, 120), Category("smoker", ("no", "yes"))), records=1000)
@@ -66,6 +68,7 @@ class Schema:
     scaling: Scaling = "linear"
     sample_weight: str | None = None
     class_weight: Mapping[str, float] = field(default_factory=dict)
+    assume_spread: float | None = None
 
     def __post_init__(self) -> None:
         again = [name for name, count in Counter(column.name for column in self.columns).items() if count > 1]
@@ -79,6 +82,8 @@ class Schema:
             value = getattr(self, name)
             if not isinstance(value, kind) and not (name in ("target", "registry", "sample_weight") and value is None):
                 raise InputError(f"the schema's {name} must be a {kind.__name__}, found {value!r}")
+        if self.assume_spread is not None:
+            check_share("assume_spread", self.assume_spread)
         if self.scaling not in get_args(Scaling):
             raise InputError(f"the schema's scaling must be 'linear' or 'norm', found {self.scaling!r}")
         if not isinstance(self.class_weight, Mapping):

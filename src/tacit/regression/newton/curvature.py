@@ -7,25 +7,43 @@ of correlations, with the noise s_ij of each entry known, the exact matrix is de
 
 - low rank: eigenvectors beyond the edge 2 s sqrt(d) of the noise's spectrum, their values freed
   of what noise adds (deformed Wigner matrices: seen = l + s^2 d / l), so that common factors survive
-- the rest: a mixture of normals around 0, its weights found by EM from all entries (adaptive shrinkage, Stephens 2017),
-  so that single large entries are kept and noise around 0 goes
+- the rest: a mixture of normals around 0, found from all entries (mixtures.py)
 
 The posterior of each entry is then a mixture of normals, from which :meth:`Curvature.changes` draws.
-What shrinkage cannot see, a sum of many columns that hardly varies, is looked for apart (flat.py).
+What shrinkage cannot see, a sum of many columns that hardly varies, is looked for apart (flat.py), or declared not to
+be there (declared.py).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
-from tacit.regression.newton.flat import Flat, flat_in
+from tacit.regression.newton.flat import Flat, flat_in, flat_variance
+from tacit.regression.newton.mixtures import Mixture, shrunk
 from tacit.regression.newton.sums import NoisyMatrix
 from tacit.types import Floats
 
-_ROUNDS = 200
 _BEYOND = 1.1  # times the edge of the noise before a direction counts as a common factor
 _FLOOR = 0.02  # the least eigenvalue, as a share of the median one
+
+
+class KnownCurvature(Protocol):
+    """What is known of an exact matrix, as draws of coefficients need it. Public."""
+
+    @property
+    def mean(self) -> Floats:
+        """Positive definite."""
+
+    def changes(self, chance: np.random.Generator, count: int) -> Iterator[Floats]:
+        """Draws of (exact matrix - mean)."""
+
+    def flat_variance(self, effects: Floats) -> Floats:
+        """How much of the variance of each effect a'theta may lie in a direction that is not identified."""
+
+    def relative_noise(self, directions: Floats) -> Floats:
+        """The noise of v'Hv over its value, for each row v."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +53,14 @@ class Curvature:
     Args:
         mean: positive definite.
         scale: square roots of its diagonal as released.
-        weights, shifts, stddevs: of the normals that each entry above the diagonal may come from, [entries, normals],
-            as differences from ``mean`` on the scale of correlations.
+        entries: what each entry above the diagonal may be, on the scale of correlations; its centre is in ``mean``.
         released: the noisy matrix itself.
         flat: directions that are not known to have any curvature; ``mean`` has little there.
     """
 
     mean: Floats
     scale: Floats
-    weights: Floats
-    shifts: Floats
-    stddevs: Floats
+    entries: Mixture
     released: NoisyMatrix
     flat: tuple[Flat, ...] = ()
 
@@ -60,9 +75,7 @@ class Curvature:
 
     def flat_variance(self, effects: Floats) -> Floats:
         """How much of the variance of each effect a'theta may lie in a flat direction, whose entries are noisy."""
-        length = np.linalg.norm(effects / self.scale, axis=1)
-        parts = [(np.abs(effects @ one.direction) + one.noise * length) ** 2 / one.value for one in self.flat]
-        return np.asarray(np.max([np.zeros(len(effects)), *parts], axis=0))
+        return flat_variance(self.flat, effects, self.scale)
 
     def relative_noise(self, directions: Floats) -> Floats:
         """The noise of v'Hv over its released value, for each row v: no shrinkage can make up for a large one."""
@@ -74,12 +87,9 @@ class Curvature:
     def changes(self, chance: np.random.Generator, count: int) -> Iterator[Floats]:
         """Draws of (exact matrix - mean)."""
         size, above = len(self.mean), np.triu_indices(len(self.mean), 1)
-        entries, steps = np.arange(len(self.weights)), self.weights.cumsum(1)
         for _ in range(count):
-            which = (chance.random((len(entries), 1)) > steps).sum(1).clip(max=steps.shape[1] - 1)
-            draw = self.shifts[entries, which] + self.stddevs[entries, which] * chance.standard_normal(len(entries))
             change = np.zeros((size, size))
-            change[above] = draw
+            change[above] = self.entries.draw(chance)
             yield (change + change.T) * np.outer(self.scale, self.scale) + np.diag(
                 self.released.on * chance.standard_normal(size)
             )
@@ -90,20 +100,18 @@ def posterior_of(released: NoisyMatrix, expected: Floats) -> Curvature:
     scale = np.sqrt(np.maximum(np.diag(released.value), 2 * released.on))
     above = np.triu_indices(len(scale), 1)
     both = np.outer(scale, scale)
-    noise = released.off / both[above]
+    noise = released.above / both[above]
     apart = (released.value - expected) / both
-    common = _common_factors(apart, float(np.sqrt((noise**2).mean())) if len(noise) else 0.0)
-    weights, means, stddevs = _shrunk((apart - common)[above], noise)
+    common = common_factors(apart, float(np.sqrt((noise**2).mean())) if len(noise) else 0.0)
+    entries = shrunk((apart - common)[above], noise)
     found = np.zeros_like(apart)
-    centre = (weights * means).sum(1)
-    found[above] = common[above] + centre
+    found[above] = common[above] + entries.centre
     mean = (found + found.T) * both + expected
     np.fill_diagonal(mean, np.maximum(np.diag(released.value), released.on))
-    shifts = means - centre[:, None]
     variances = np.zeros_like(apart)
-    variances[above] = (weights * (shifts**2 + stddevs**2)).sum(1)
-    entries = (variances + variances.T) * both**2 + np.diag(np.full(len(scale), released.on**2))
-    return Curvature(_above_noise(mean, entries), scale, weights, shifts, stddevs, released)
+    variances[above] = entries.variance
+    spreads = (variances + variances.T) * both**2 + np.diag(np.full(len(scale), released.on**2))
+    return Curvature(_above_noise(mean, spreads), scale, entries, released)
 
 
 def _above_noise(matrix: Floats, variances: Floats) -> Floats:
@@ -122,7 +130,7 @@ def positive(matrix: Floats, floor: float = _FLOOR) -> Floats:
     return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
 
 
-def _common_factors(apart: Floats, noise: float) -> Floats:
+def common_factors(apart: Floats, noise: float) -> Floats:
     """The low-rank part; its own diagonal is filled in round by round, as in principal factor analysis."""
     filled, edge = apart.copy(), 2 * noise * np.sqrt(len(apart))
     np.fill_diagonal(filled, 0.0)
@@ -136,25 +144,3 @@ def _common_factors(apart: Floats, noise: float) -> Floats:
         found = (vectors * np.where(beyond, freed, 0.0)) @ vectors.T
         np.fill_diagonal(filled, np.diag(found))
     return np.asarray(found)
-
-
-def _shrunk(entries: Floats, noise: Floats) -> tuple[Floats, Floats, Floats]:
-    """For each entry the weights, means and standard deviations of the normals that it may come from."""
-    if not len(entries):
-        empty = np.zeros((0, 1))
-        return empty, empty, empty
-    least = float(noise.min()) / 8
-    most = 1.5 * float(np.sqrt(max(0.0, (entries**2 - noise**2).max())))
-    number = max(3, int(np.ceil(np.log(max(most / least, 2)) / np.log(1.6))))
-    widths = np.concatenate([[0.0], np.geomspace(least, max(most, 2 * least), number)])
-    variance = noise[:, None] ** 2 + widths**2
-    likely = np.exp(-0.5 * entries[:, None] ** 2 / variance) / np.sqrt(variance) + 1e-300
-    shares = np.full(len(widths), 1 / len(widths))
-    for _ in range(_ROUNDS):
-        belongs = shares * likely
-        belongs /= belongs.sum(1, keepdims=True)
-        shares = belongs.sum(0) + 1 / len(widths)
-        shares /= shares.sum()
-    belongs = shares * likely
-    kept = widths**2 / variance
-    return belongs / belongs.sum(1, keepdims=True), kept * entries[:, None], np.sqrt(kept) * noise[:, None]

@@ -8,27 +8,22 @@ The last curvature is taken where the corrections ended. Whether that is near en
 score, whose noise is known (:class:`tacit.regression.posterior.Posterior`).
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tacit.regression.families import Clipped, Family, Linear, Ordered, Poisson
-from tacit.regression.newton.curvature import Curvature, positive, posterior_of
+from tacit.regression.newton.curvature import KnownCurvature, posterior_of
+from tacit.regression.newton.declared import first_under
+from tacit.regression.newton.declared_search import DeclaredSearch, Dropped
 from tacit.regression.newton.plan import STEPS
-from tacit.regression.newton.sums import EDGES, Noisy, NoisyMatrix, PrivateSums, predictors, residual_histogram
+from tacit.regression.newton.search import Search, clip_from
+from tacit.regression.newton.sums import EDGES, Noisy, NoisyMatrix, PrivateSums
 from tacit.regression.newton.synthetic import SyntheticTable, synthetic_table
 from tacit.types import Floats
 
-_USUAL = 0.87  # the share of residuals that are not clipped
-_WIDE = 4.0  # times the usual clip, 6 sigma, where noise hardly matters
-_SPREAD = 1.01  # times the length of Poisson residuals from which counts are taken to vary more, and hardly clipped
-_REPEATS = 5
 _LEAST = 1e-3  # of the largest exposure, that a mean one is taken to be
-_MOMENTS = 2.0  # times the noise of the offset in a first estimate, whose moments have noise too
-_RARE = 0.85  # the share of expected counts below the typical one
-_FARTHEST = 2.0
 _LEAST_SCORE = 0.3  # times the ratio of scores to curvature that coefficients have in common
-_STEADY = 0.1  # no direction counts as flatter while steps are taken: too short a step does no harm
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,167 +38,55 @@ class Released:
         scores: the covariance of the exact score around the truth.
         family: with the clip that was used.
         at_bounds: the share of a linear model's outcomes that lie at the declared bounds or beyond, as released.
+        dropped: why what was declared of the columns was not used, if it was not.
     """
 
     theta: Floats
     score: Floats
     score_noise: float
-    curvature: Curvature
+    curvature: KnownCurvature
     scores: Floats
     family: Family
     at_bounds: float = 0.0
+    dropped: Dropped = ""
 
 
-@dataclass(slots=True)
-class _Search:
-    """The state of the search for the optimum: public numbers."""
-
-    sums: PrivateSums
-    table: SyntheticTable
-    offset: Noisy
-    family: Family
-    correction: Floats
-    past: list[tuple[Floats, Floats, float, Family]] = field(default_factory=list)
-    matrices: list[NoisyMatrix] = field(default_factory=list)
-
-    def curvature(self, theta: Floats) -> Floats:
-        return self.table.curvature(theta) + self.correction
-
-    def take_score(self, step: str, theta: Floats) -> None:
-        """Keep the score at theta, and the noise that is new in it."""
-        if isinstance(self.family, Clipped):
-            found = self.sums.score(f"score {step}", self.family, theta)
-            self.past.append((theta, found.value, found.stddev, self.family))
-        else:
-            mean = self.sums.mean(f"mean {step}", self.family, theta)
-            self.past.append((theta, self.offset.value + mean.value, mean.stddev, self.family))
-
-    def correct(self, theta: Floats) -> None:
-        """Learn how the exact curvature at theta differs from that of the synthetic table."""
-        released = self.sums.curvature("curvature 1", self.family, theta)
-        self.matrices.append(released)
-        self.correction = posterior_of(released, self.curvature(theta)).mean - self.table.curvature(theta)
-
-    def moved(self, step: str, theta: Floats) -> Floats:
-        """One Newton step on what in the scores so far is not noise (James and Stein's factor)."""
-        self.take_score(step, theta)
-        if step == "1":
-            self.correct(theta)
-        joined, left = self.joined(theta)
-        kept = max(0.0, 1 - len(theta) * left**2 / max(float(joined @ joined), 1e-300))
-        slope = positive(self.curvature(theta), _STEADY) + self.ridge * np.eye(len(theta))
-        change = kept * np.linalg.solve(slope, joined)
-        return np.asarray(theta - change * min(1.0, _FARTHEST / max(float(np.linalg.norm(change)), 1e-300)))
-
-    def joined(self, theta: Floats) -> tuple[Floats, float]:
-        """All scores as if taken at theta, weighted by their precision, and the noise that is left."""
-        weights = self.weights(theta)
-        scores = [score + self.carried(theta, where) for where, score, *_ in self.past]
-        return np.asarray(weights @ np.array(scores) / weights.sum()), float(weights.sum() ** -0.5)
-
-    def carried(self, theta: Floats, where: Floats) -> Floats:
-        """How the score changes from one point to another, by the curvature between them."""
-        return np.asarray(self.curvature((theta + where) / 2) @ (theta - where))
-
-    def weights(self, theta: Floats) -> Floats:
-        """The precision of each score at theta: carrying it there is wrong by about a tenth of what it changes."""
-        far = [float(np.mean(self.carried(theta, where) ** 2)) for where, *_ in self.past]
-        return np.array([1 / (noise**2 + 0.01 * away) for (_, _, noise, _), away in zip(self.past, far, strict=True)])
-
-    def average(self, theta: Floats) -> tuple[Floats, Noisy]:
-        """The average of the scores, at the average of their points; of those that clip alike."""
-        weights = self.weights(theta) * np.array([family == self.family for *_, family in self.past])
-        weights /= weights.sum()
-        where, score = (weights @ np.array([one[part] for one in self.past]) for part in (0, 1))
-        new = float(np.sqrt(np.sum(weights**2 * np.array([noise**2 for _, _, noise, _ in self.past]))))
-        shared = 0.0 if isinstance(self.family, Clipped) else self.offset.stddev
-        return where, Noisy(score, float(np.hypot(new, shared)))
-
-    def clip_residuals(self, step: str, theta: Floats) -> None:
-        assert isinstance(self.family, Clipped)
-        counts = self.sums.residual_counts(f"residuals {step}", self.family, theta)
-        ample, usual = self.sums.plan.is_ample, clip_from(counts)
-        wide = ample or (isinstance(self.family, Poisson) and usual > self.poisson_clip(self.family, theta, counts))
-        self.family = self.family.with_clip((_WIDE if wide else 1.0) * usual * self.family.range)
-        if isinstance(self.family, Poisson) and not ample:
-            means = self.family.mean(predictors(self.family, self.table.x, theta), self.table.exposure)
-            self.family = replace(self.family, typical=float(np.quantile(means, _RARE)))
-        self.table = replace(self.table, family=self.family)
-
-    def poisson_clip(self, family: Poisson, theta: Floats, counts: Noisy) -> float:
-        """The longest clip that residuals of Poisson counts would ask for, but for noise: beyond it they vary more.
-
-        The noise of a cumulated count is that of some eight bins, and a quantile moves 2.6 times as much. The noise of
-        theta makes residuals longer too: counts are drawn around means that it has moved.
-        """
-        mu = np.tile(family.mean(predictors(family, self.table.x, theta), self.table.exposure)[:, 0], _REPEATS)
-        chance, error = np.random.default_rng(0), self.predictor_noise(theta)
-        drawn = chance.poisson(mu * np.exp(error * chance.standard_normal(len(mu)) - error**2 / 2))
-        noise = 2.6 * 8**0.5 * counts.stddev / max(float(counts.value.sum()), 1.0)
-        return clip_from(Noisy(residual_histogram(mu - drawn, family.range), 0.0)) * (_SPREAD + 2 * noise)
-
-    def predictor_noise(self, theta: Floats) -> float:
-        """The standard deviation that privacy noise in theta gives to the predictors of a typical row."""
-        first = _MOMENTS * self.offset.stddev
-        noise = (first**-2 + (self.joined(theta)[1] ** -2 if self.past else 0.0)) ** -0.5
-        slope = positive(self.curvature(theta), _STEADY) + self.ridge * np.eye(len(theta))
-        return float(noise * np.sqrt(np.mean(np.linalg.solve(slope, self.table.x.T) ** 2) * len(theta)))
-
-    @property
-    def first_ridge(self) -> float:
-        """Counts whose logarithm varies by much more than 1 are not taken from moments that may be noise."""
-        if not isinstance(self.family, Poisson):
-            return self.ridge
-        flat = np.zeros(len(self.offset.value))
-        flat[0] = self.family.start()
-        slope = float(np.median(np.diag(self.table.curvature(flat))))
-        return max(self.ridge, (self.offset.stddev * self.sums.reach) ** 2 / slope)
-
-    @property
-    def ridge(self) -> float:
-        """Of the size of the first noise, so that directions without data stay where they are."""
-        return 0.3 * self.offset.stddev / max(1.0, self.family.offset_bound)
-
-
-def clip_from(counts: Noisy) -> float:
-    """The length that about seven of eight residuals do not reach, in shares of the range: 1.5 sigma for normal ones.
-
-    Huber's choice: it costs 3 % of the precision, and a smaller clip means less noise.
-
-    Example:
-        >>> shares = np.diff([0.0, *(1 - np.exp(-EDGES[1:-1] / 0.05)), 1.0])
-        >>> round(clip_from(Noisy(1000 * shares, 5.0)), 2)
-        0.11
-    """
-    below = np.concatenate([[0.0], np.maximum.accumulate(np.cumsum(counts.value))])
-    goal = _USUAL * max(float(below[-1]), 1.0)
-    return float(np.clip(np.interp(goal, below, np.minimum(EDGES, 1.0)), EDGES[1], 1.0))
-
-
-def release_statistics(sums: PrivateSums, family: Family) -> Released:
-    """Every release of the plan in its order; all else is post-processing."""
+def release_statistics(sums: PrivateSums, family: Family, spread: float | None = None) -> Released:
+    """Every release of the plan in its order; all else is post-processing. ``spread`` is declared (declared.py)."""
     first, at_bounds = _without_rare_outcomes(sums, family) if isinstance(family, Clipped) else (family, 0.0)
     gram, offset = sums.gram("gram"), sums.offset("offset", first)
     if isinstance(family, Poisson) and isinstance(first, Poisson) and family.longest:
         mean = float(sums.exposure("exposure", family).value[0]) / max(float(gram.value[0, 0]), 10.0)
         exposure = float(np.clip(mean, _LEAST * family.longest, family.longest))
         family, first = replace(family, exposure=exposure), replace(first, exposure=exposure)
-    table = synthetic_table(gram, first)
-    search = _Search(sums, replace(table, family=family), offset, family, np.zeros((len(offset.value),) * 2))
-    search.matrices.append(gram)
-    theta = table.solve(table.offset() - offset.value, search.first_ridge)
+    table, search = _begun(sums, gram, offset, first, family, spread)
+    theta = search.first_estimate(table)
     for step in map(str, range(1, STEPS + 1)):
         if isinstance(family, Clipped) and step != "3":
             search.clip_residuals(step, theta)
         theta = search.moved(step, theta)
     search.take_score("last", theta)
     released = sums.curvature("curvature last", search.family, theta)
-    known = posterior_of(released, search.curvature(theta))
-    if family.outputs == 1 and len(theta) > 2:  # else the matrices differ in kind, or have no sum of columns
-        known = known.flattened([*search.matrices, released])
+    known = search.last_curvature(released, theta)
     scores = _scores(search, theta, known)
     where, score = search.average(theta)
-    return Released(where, score.value, score.stddev, known, scores, search.family, at_bounds)
+    dropped: Dropped = search.dropped if isinstance(search, DeclaredSearch) else ""
+    return Released(where, score.value, score.stddev, known, scores, search.family, at_bounds, dropped)
+
+
+def _begun(
+    sums: PrivateSums, gram: NoisyMatrix, offset: Noisy, first: Family, family: Family, spread: float | None
+) -> tuple[SyntheticTable, Search]:
+    """The synthetic table with the family of the first estimate, and a search that has the moments."""
+    correction = np.zeros((len(offset.value),) * 2)
+    if spread is None:
+        table = synthetic_table(posterior_of(gram, np.diag(np.diag(gram.value))).mean, first)
+        return table, Search(sums, replace(table, family=family), offset, family, correction, matrices=[gram])
+    known = first_under(gram, spread)
+    table = synthetic_table(known.mean, first)
+    return table, DeclaredSearch(
+        sums, replace(table, family=family), offset, family, correction, matrices=[gram], least=spread, known=[known]
+    )
 
 
 def _without_rare_outcomes(sums: PrivateSums, family: Clipped) -> tuple[Clipped, float]:
@@ -223,7 +106,7 @@ def _without_rare_outcomes(sums: PrivateSums, family: Clipped) -> tuple[Clipped,
     return replace(family, most=most), float(ends.sum()) / total if seen else 0.0
 
 
-def _scores(search: _Search, theta: Floats, known: Curvature) -> Floats:
+def _scores(search: Search, theta: Floats, known: KnownCurvature) -> Floats:
     """The covariance of the sum of scores: a multiple of the curvature, or released where it is not."""
     if "score size" not in search.sums.plan.names:
         released = search.sums.score_matrix("scores", search.family, theta)

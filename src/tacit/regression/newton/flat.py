@@ -54,6 +54,13 @@ def flat_in(released: Sequence[NoisyMatrix]) -> tuple[Flat, ...]:
     return tuple(found)
 
 
+def flat_variance(found: Sequence[Flat], effects: Floats, scale: Floats) -> Floats:
+    """How much of the variance of each effect a'theta may lie in a flat direction, whose entries are noisy."""
+    length = np.linalg.norm(effects / scale, axis=1)
+    parts = [(np.abs(effects @ one.direction) + one.noise * length) ** 2 / one.value for one in found]
+    return np.asarray(np.max([np.zeros(len(effects)), *parts], axis=0))
+
+
 def _correlations(released: NoisyMatrix) -> tuple[Floats, float, Floats]:
     """Of the covariates given the intercept, their noise, and the roots of the diagonal."""
     first = released.value[0]

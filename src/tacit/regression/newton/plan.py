@@ -44,6 +44,10 @@ _CLIPPED: Stages = (
 )
 _SCORES = {"scores off": 0.07, "scores on": 0.04}
 _EXPOSURE = {"exposure": 0.02}
+_DECLARED_ON = {"gram": 0.12, "curvature": 0.06}  # where a declaration says what the rest of a matrix leaves open
+_DECLARED_ROW = 0.06
+_BLIND = 0.5  # times their share, of entries off the diagonal where they could show no sum of columns anyway
+_MOST_NOISE = 0.5  # of their spectrum, over a column's own variance, up to which they could
 _ORDERED: Stages = (
     *_BOUNDED[:-1],
     {"mean last": 0.25, "curvature last off": 0.06, "curvature last on": 0.03, **_SCORES},
@@ -96,13 +100,16 @@ class ReleasePlan:
 
 
 def release_plan(
-    family: Family, parameters: int, epsilon: float, delta: float, accountant: str = "pld", *, clustered: bool = False
-) -> ReleasePlan:
+    family: Family, parameters: int, epsilon: float, delta: float, accountant: str = "pld", *, clustered: bool = False,
+    declared: bool = False, blind: bool = False,
+) -> ReleasePlan:  # fmt: skip
     """The least noise with which all releases stay within (epsilon, delta); in a shared ledger RDP must say so.
 
     Matrices grow faster than vectors with the number of parameters, and that of some families is bounded less closely,
     so entries off the diagonal get up to four times their share. Where a person may have several rows (``clustered``),
-    the covariance of scores is no multiple of the curvature, and is released in place of its size.
+    the covariance of scores is no multiple of the curvature, and is released in place of its size. Where it is
+    ``declared`` that no sum of columns hardly varies, the first row of matrices comes apart, that and the diagonal get
+    more, and entries off it less where they are ``blind`` (:func:`is_blind`).
     """
     match family:
         case Ordered():
@@ -116,11 +123,43 @@ def release_plan(
         stages = (*stages[:-1], last | _SCORES)
     if isinstance(family, Poisson) and family.longest:
         stages = (*stages[:1], {**stages[1], **_EXPOSURE}, *stages[2:])
-    more = min(max(math.sqrt(parameters / _FEW), 1.0), 2.0) * _LOOSE.get(family.name, 1.0)
+    if declared:
+        stages = _under_declaration(stages, _LOOSE.get(family.name, 1.0))
+    more = _BLIND if blind else min(max(math.sqrt(parameters / _FEW), 1.0), 2.0) * _LOOSE.get(family.name, 1.0)
     asked = [{name: share * (more if name.endswith(" off") else 1) for name, share in one.items()} for one in stages]
     total = math.fsum(share for stage in asked for share in stage.values())
     even = tuple({name: share / total for name, share in stage.items()} for stage in asked)
     return ReleasePlan(even, _multiplier(epsilon, delta, accountant))
+
+
+def is_blind(plan: ReleasePlan, reach: float, parameters: int, records: int) -> bool:
+    """Whether entries off the diagonal could not show a sum of columns that keeps nothing, by public numbers alone.
+
+    Their noise, z R^2 / sqrt(2 share), has the spectrum of d entries, sqrt(d) times as much; columns that are even over
+    their bounds have the variance n (R^2 - 1) / d by themselves.
+    """
+    share = math.fsum(share for stage in plan.stages for name, share in stage.items() if name.endswith(" off"))
+    columns = parameters - 1
+    noise = plan.multiplier * reach**2 * math.sqrt(columns) / math.sqrt(2 * share)
+    return noise > _MOST_NOISE * records * (reach**2 - 1) / columns
+
+
+def _under_declaration(stages: Stages, loose: float) -> Stages:
+    """Each matrix with a first row of its own; ``loose`` is how loosely a record's curvature is bounded."""
+    found = []
+    for stage in stages:
+        one: dict[str, float] = {}
+        for name, share in stage.items():
+            matrix, _, part = name.rpartition(" ")
+            kind = matrix.split(" ")[0]
+            if kind not in _DECLARED_ON:
+                one[name] = share
+            elif part == "off":
+                one |= {name: share, f"{matrix} row": _DECLARED_ROW}
+            else:
+                one[name] = _DECLARED_ON[kind] * (loose if kind == "curvature" else 1.0)
+        found.append(one)
+    return tuple(found)
 
 
 @lru_cache(maxsize=256)

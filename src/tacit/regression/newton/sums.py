@@ -57,11 +57,21 @@ class Noisy:
 
 @dataclass(frozen=True, slots=True)
 class NoisyMatrix:
-    """A released symmetric matrix, and the noise of its entries off and on the diagonal. Public."""
+    """A released symmetric matrix, and the noise of its entries off and on the diagonal. Public.
+
+    ``row`` is that of the first row off the diagonal, where that is a release of its own.
+    """
 
     value: Floats
     off: float
     on: float
+    row: float | None = None
+
+    @property
+    def above(self) -> Floats:
+        """The noise of each entry above the diagonal."""
+        first = np.triu_indices(len(self.value), 1)[0] == 0
+        return np.where(first, self.off if self.row is None else self.row, self.off)
 
 
 @dataclass(slots=True)
@@ -145,16 +155,25 @@ class PrivateSums:
         return self._noisy(name, _added(parts), 1.0)
 
     def _matrix(self, name: str, slope: float, of_part: "_OfPart") -> NoisyMatrix:
-        return self._noisy_matrix(name, self._sum(of_part), on=slope * self.reach, off=slope * self.reach**2)
+        apart = f"{name} row" in self.plan.names
+        on, off = slope * self.reach, slope * self.reach**2
+        return self._noisy_matrix(name, self._sum(of_part), on=on, off=off, apart=apart)
 
-    def _noisy_matrix(self, name: str, total: Floats, *, on: float, off: float) -> NoisyMatrix:
-        """Upper triangle and diagonal as two groups; sqrt 2 makes the norm of the first that of both triangles."""
-        above, size = np.triu_indices(len(total), 1), len(total)
-        high = self._noisy(f"{name} off", math.sqrt(2) * total[above], off)
+    def _noisy_matrix(self, name: str, total: Floats, *, on: float, off: float, apart: bool = False) -> NoisyMatrix:
+        """Upper triangle and diagonal as two groups; sqrt 2 makes the norm of the first that of both triangles.
+
+        Where the first row comes ``apart``, |w x| bounds it as it bounds the diagonal: R times more closely.
+        """
+        (down, right), size, found, row = np.triu_indices(len(total), 1), len(total), np.zeros_like(total), None
+        if apart:
+            first = self._noisy(f"{name} row", total[0, 1:], on)
+            found[0, 1:], row = first.value, first.stddev
+            down, right = down[size - 1 :], right[size - 1 :]
+        high = self._noisy(f"{name} off", math.sqrt(2) * total[down, right], off)
         diagonal = self._noisy(f"{name} on", np.diag(total), on)
-        found = np.zeros((size, size))
-        found[above] = high.value / math.sqrt(2)
-        return NoisyMatrix(found + found.T + np.diag(diagonal.value), high.stddev / math.sqrt(2), diagonal.stddev)
+        found[down, right] = high.value / math.sqrt(2)
+        whole = found + found.T + np.diag(diagonal.value)
+        return NoisyMatrix(whole, high.stddev / math.sqrt(2), diagonal.stddev, row)
 
     def _vector(self, name: str, bound: float, of_part: "_OfPart") -> Noisy:
         return self._noisy(name, self._sum(of_part), bound)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.regression.families import Family, Poisson, fold
-from tacit.regression.newton.curvature import positive, posterior_of
-from tacit.regression.newton.sums import NoisyMatrix, curvature_of, parameters_of, predictors
+from tacit.regression.newton.curvature import positive
+from tacit.regression.newton.sums import curvature_of, parameters_of, predictors
 from tacit.types import Floats
 
 _LEAST = 2000
@@ -48,7 +48,7 @@ class SyntheticTable:
         folded = fold(self.family, self.x.shape[1])
         return self.weight * curvature_of(self.x, np.ones(len(self.x)), slopes, folded)
 
-    def solve(self, goal: Floats, ridge: float) -> Floats:
+    def solve(self, goal: Floats, ridge: float | Floats) -> Floats:
         """theta at which the means add up to ``goal``, with a little ridge where noise put it out of reach."""
         theta = np.zeros(len(goal))
         theta[: self.family.outputs if self.family.name == "ordered" else 1] = self.family.start()
@@ -62,9 +62,8 @@ class SyntheticTable:
         return theta
 
 
-def synthetic_table(gram: NoisyMatrix, family: Family) -> SyntheticTable:
-    """Rows whose weighted moments are those of a released sum of w x x'."""
-    known = posterior_of(gram, np.diag(np.diag(gram.value))).mean
+def synthetic_table(known: Floats, family: Family) -> SyntheticTable:
+    """Rows whose weighted moments are ``known``, what a released sum of w x x' says about the exact one."""
     total = max(float(known[0, 0]), 10.0)
     mean = known[0, 1:] / total
     spread = positive(known[1:, 1:] / total - np.outer(mean, mean), _FLOOR) if len(known) > 1 else np.zeros((0, 0))

@@ -80,7 +80,7 @@ class RegressionFacts:
         shared = None if total is None else SharedBudget(float(total), str(said["run"]))
         problem = RegressionProblem(
             Schema.from_json(facts["schema"]), said["outcome"], facts["epsilon"], facts["delta"], said["family"],
-            said["exposure"], tuple(said["interactions"]), shared is not None,
+            said["exposure"], tuple(said["interactions"]), shared is not None, said.get("assume_spread"),
         )  # fmt: skip
         return cls(
             problem, Prior.parse(said["prior"]), tuple(said["contrasts"]), facts.get("registry"),
@@ -90,7 +90,7 @@ class RegressionFacts:
 
 def _settings(plan: ReleasePlan, reach: float) -> list[dict[str, Any]]:
     shares = {name: share for stage in plan.stages for name, share in stage.items()}
-    matrices = sum(share for name, share in shares.items() if name.endswith((" off", " on")))
+    matrices = sum(share for name, share in shares.items() if name.endswith((" off", " on", " row")))
     return [
         {"name": "noise of all releases", "value": plan.multiplier,
          "why": "the least multiplier with which all of them stay within epsilon (pld)"},
@@ -113,6 +113,8 @@ def save_regression(folder: RunFolder, facts: RegressionFacts, found: Regression
     said["regression"] |= {
         "doubt": found.doubt, "convergence": found.convergence, "lost": found.lost, "at_bounds": found.at_bounds,
     }  # fmt: skip
+    if found.problem.spread is not None:
+        said["regression"] |= {"assumptions": found.assumptions, "dropped": found.dropped}
     parts = {"draws": found.draws.values.astype(np.float32), "sampling": found.draws.sampling,
              "unclear": found.draws.unclear}  # fmt: skip
     replace_file(folder.posterior, save({name: np.ascontiguousarray(value) for name, value in parts.items()}))
@@ -152,6 +154,7 @@ def _regression(folder: RunFolder, said: dict[str, Any], parts: dict[str, Any]) 
     return Regression(
         facts.problem, facts.prior, draws, float(reached["doubt"]), float(reached["convergence"]),
         read_ledger(folder.path), int(reached.get("lost", 0)), float(reached.get("at_bounds", 0.0)),
+        reached.get("dropped", ""),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ def coefficients_section(facts: DeclaredFacts) -> Section:
         Paragraph(
             f"A {facts.model} of “{facts.target}”. An interval of {level} holds the true coefficient in about {level} "
             "of such analyses if the model is right, privacy noise included; docs/regression.md says what that needs."
+            + "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in facts.assumptions if sentence)
         ),
         Table("Coefficients, on the table's own scale", ("", "Estimate", f"{level} interval"),
               tuple(_row(row) for row in rows), numeric=(1, 2)),
