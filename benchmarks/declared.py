@@ -32,7 +32,7 @@ CORNER = (3000, 50, 0.5)
 ORDINARY = [(3000, 10, 1.0), (10_000, 10, 1.0)]
 FALSE, TRUE = (0.0, 0.09), 0.36  # shares of its variance that a sum keeps: below what is declared, and above
 FEWER = 5  # times fewer tables at ordinary settings
-FEW = 40
+FEW = 20
 COMMON = (0.1, 0.3, 0.6)
 
 
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "the first two: how often it was dropped; the coefficients stated, and how many of their 50 / 90 / 95 % "
         f"intervals held (%).\n\n{sums}{9 * '---|'}\n" + "\n".join(hidden_rows(min(FEW, given.sets), kept))
         + f"\n\nThe same where all columns have this correlation:\n\n{alike}{8 * '---|'}\n"
-        + "\n".join(common_rows(min(FEW, given.sets), kept))
+        + "\n".join(common_rows(min(2 * FEW, given.sets), kept))
     )  # fmt: skip
     write_section(DOCUMENT, "declared", text)
 
