@@ -1,6 +1,7 @@
 """A declared spread of the columns: what is stated under it, that it is said, and that a false one is seen."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tacit.regression.newton.declared import is_contradicted, posterior_under
 from tacit.regression.newton.mixtures import shrunk
 from tacit.regression.newton.plan import release_plan
 from tacit.regression.newton.sums import NoisyMatrix, Rows
+from tacit.regression.power import expected
 from tacit.regression.results.saved import RegressionFacts
 from tacit.tables import Category, Flag, Number, Schema, Table
 
@@ -118,6 +120,18 @@ def test_a_declaration_costs_nothing_and_changes_no_plan_without_it(family):
     assert 0.49 < cost <= 0.5
 
 
+@pytest.mark.parametrize(("columns", "rows", "epsilon", "blind"), [(50, 3000, 0.5, True), (50, 10_000, 1.0, False)])
+def test_matrices_give_up_their_share_only_where_they_could_show_nothing(columns, rows, epsilon, blind):
+    """By public numbers: epsilon, columns and the declared number of records; without that they keep it."""
+    problem = table_of(columns, rows, epsilon=epsilon)[0]
+    unknown = replace(problem, schema=replace(problem.schema, records=None))
+    ours, full = (
+        sum(share for stage in one.plan.stages for name, share in stage.items() if name.endswith(" off"))
+        for one in (problem, unknown)
+    )
+    assert (ours < full / 3) is blind
+
+
 @pytest.mark.parametrize("value", [0.0, -0.5, 1.01, float("nan"), "much", True])
 def test_what_is_no_share_is_refused_in_a_line(value):
     schema = Schema((Number("a", 0, 1), Number("b", 0, 1), Flag("y")), records=100)
@@ -167,6 +181,12 @@ def test_shrinkage_keeps_to_a_declared_size():
     free, held = shrunk(entries, noise), shrunk(entries, noise, 0.05)
     assert np.sqrt(np.mean(free.centre**2)) > 0.25
     assert np.mean(held.variance + held.centre**2) < np.mean(free.variance + free.centre**2)
+
+
+def test_what_a_declaration_would_show_is_planned_without_data():
+    without, under = (expected("logistic", 1500, 30, 0.5, 0.5, spread=one) for one in (None, SPREAD))
+    assert without.width is None
+    assert 1.5 * under.plain_width < under.width < 6 * under.plain_width
 
 
 @pytest.mark.slow

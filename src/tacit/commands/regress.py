@@ -65,7 +65,7 @@ def regress(
 ) -> None:
     """Regress an outcome on the declared columns: estimates, intervals that know the privacy noise, and the cost."""
     if plan:
-        _plan(family or "logistic", rows, columns, epsilon, effect, level, as_json=json)
+        _plan(family or "logistic", rows, columns, epsilon, effect, level, assume_spread, as_json=json)
         return
     if data is None or out is None:
         raise InputError("tacit regress needs TABLE, --schema, --outcome, --epsilon and --out (or --plan)")
@@ -161,15 +161,15 @@ def _run(facts: "RegressionFacts", data: Path, folder: RunFolder, level: float, 
 
 
 def _plan(
-    family: str, rows: int | None, columns: int | None, epsilon: float | None, effect: float, level: float, *,
-    as_json: bool,
+    family: str, rows: int | None, columns: int | None, epsilon: float | None, effect: float, level: float,
+    spread: float | None, *, as_json: bool,
 ) -> None:  # fmt: skip
     from tacit.regression.power import WANTED, epsilon_for, expected
 
     if rows is None or columns is None or epsilon is None:
         raise InputError("--plan needs --rows, --columns and --epsilon")
-    now = expected(family, rows, columns, epsilon, effect, level=level)  # type: ignore[arg-type]
-    needed = epsilon_for(family, rows, columns, effect, level=level)  # type: ignore[arg-type]
+    now = expected(family, rows, columns, epsilon, effect, level=level, spread=spread)  # type: ignore[arg-type]
+    needed = epsilon_for(family, rows, columns, effect, level=level, spread=spread)  # type: ignore[arg-type]
     if as_json:
         asked = {"family": family, "rows": rows, "columns": columns, "effect": effect, "level": level}
         print_json(asked | now.to_json() | {"wanted_power": WANTED, "epsilon_for_wanted_power": needed})

@@ -41,11 +41,12 @@ class Expected:
 
 
 def expected(
-    family: FamilyName, rows: int, columns: int, epsilon: float, effect: float, *, level: float = 0.95, seed: int = 0
-) -> Expected:
-    """Width of an interval and the chance that it leaves out 0, for an effect of this size."""
+    family: FamilyName, rows: int, columns: int, epsilon: float, effect: float, *, level: float = 0.95, seed: int = 0,
+    spread: float | None = None,
+) -> Expected:  # fmt: skip
+    """Width of an interval and the chance that it leaves out 0, for an effect of this size; ``spread`` is declared."""
     _check(family, rows, columns, effect, level)
-    problem = _problem(family, rows, columns, epsilon)
+    problem = _problem(family, rows, columns, epsilon, spread)
     found = [_one(problem, rows, effect, np.random.default_rng([seed, number])) for number in range(TABLES)]
     stated = [stddev for stddev, _ in found if stddev is not None]
     unit, plain = float(ndtri((1 + level) / 2)), float(np.median([stddev for _, stddev in found]))
@@ -56,11 +57,13 @@ def expected(
     return Expected(epsilon, 2 * unit * stddev, 2 * unit * plain, power)
 
 
-def epsilon_for(family: FamilyName, rows: int, columns: int, effect: float, *, level: float = 0.95) -> float | None:
+def epsilon_for(
+    family: FamilyName, rows: int, columns: int, effect: float, *, level: float = 0.95, spread: float | None = None
+) -> float | None:
     """The epsilon at which the effect is seen with a chance of 80 %, between those of a grid; None beyond its end."""
     before: Expected | None = None
     for epsilon in GRID:
-        now = expected(family, rows, columns, epsilon, effect, level=level)
+        now = expected(family, rows, columns, epsilon, effect, level=level, spread=spread)
         if now.power >= WANTED:
             if before is None or now.power <= before.power:
                 return epsilon
@@ -79,10 +82,10 @@ def _check(family: str, rows: int, columns: int, effect: float, level: float) ->
     check_inside("level", level)
 
 
-def _problem(family: FamilyName, rows: int, columns: int, epsilon: float) -> RegressionProblem:
+def _problem(family: FamilyName, rows: int, columns: int, epsilon: float, spread: float | None) -> RegressionProblem:
     outcome = {"linear": Number("y", -_RANGE, _RANGE), "poisson": Number("y", 0, 20)}.get(family, Flag("y"))
     declared = (*(Number(f"x{i}", -1, 1) for i in range(columns)), outcome)
-    return RegressionProblem(Schema(declared, records=rows), "y", epsilon, family_name=family)
+    return RegressionProblem(Schema(declared, records=rows), "y", epsilon, family_name=family, assume_spread=spread)
 
 
 def _one(

@@ -11,7 +11,7 @@ from tacit.accountants import Budget, Guarantee, Refusal, best_bound, guarantees
 from tacit.errors import InputError, RefusedError
 from tacit.ledger import Ledger, PosteriorSample
 from tacit.release.artefacts import DERIVED, is_derived
-from tacit.tables.spread import spread_sentence
+from tacit.runs.assumed import spread_sentence
 
 DERIVED_SENTENCE = (
     "bounds or categories of the columns were read off the private data (derived_from_private_data): "

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from tacit.regression.newton.declared import ENOUGH
 from tacit.regression.newton.plan import PARTS
-from tacit.tables.spread import spread_sentence
+from tacit.runs.assumed import spread_sentence
 
 if TYPE_CHECKING:
     from tacit.regression.regression import Regression
