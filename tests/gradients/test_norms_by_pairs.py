@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tacit.gradients.layers.convolution import Geometry, PatchProducts
+from tacit.gradients.layers.embedding import TiedRows, TokenRows
 from tacit.gradients.layers.linear import OuterProducts
 from tacit.gradients.layers.pairs_of_places import PairsOfPlaces, measured_by_pairs
 from tacit.gradients.record_gradients import ROUNDING
@@ -67,6 +68,17 @@ def test_products_that_float32_loses_do_not_make_a_record_short(form, size, smal
     norm = float(gradients.squared_norms().sqrt())
     for _, share in lengths_of_shares(gradients, 1):
         assert share <= norm * (1 + ROUNDING) + 1e-14
+
+
+def test_tied_rows_whose_products_float32_loses_are_not_short():
+    """A row of 1e-8, and beside it the product of an input of 1e-38 with a gradient of 1e30, which is as long."""
+    row, x = torch.full((1, 1, 256), 1e-8), torch.full((1, 1, 256), 2e-38)
+    g = torch.zeros(1, 1, 5)
+    g[..., 3] = 0.5e30
+    tied = TiedRows(TokenRows(torch.tensor([[3]]), row, 5), OuterProducts(x, g))
+    (_, share), *_ = lengths_of_shares(tied, 1)
+    assert share > 3e-7
+    assert share <= float(tied.squared_norms().sqrt()) * (1 + ROUNDING) + 1e-14
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -10,7 +10,7 @@ Two things hold in the worst case, whatever a record is made of (docs/maths.md, 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ ROUNDING = 4e-4  # of its norm: what rounding may add to a record; part of the s
 STRETCHES = 2.0**-11  # of the clip norm: what one record may change in the rounding of the others; part of it as well
 _LEAST = 8  # records: shorter stretches take as long as float64
 _RUN = 1024
+_norms: Any = torch.linalg.vector_norm
 _BLOCK = 1 << 22  # entries of per-record gradients that are held at once where they need not be kept
 
 
@@ -76,18 +77,13 @@ def row_squares(rows: Tensor) -> Tensor:
     if found is not None:
         return found
     whole = rows.shape[1] // _RUN * _RUN
-    squares = _norms(rows[:, :whole].reshape(len(rows), -1, _RUN), 2).double().square_().sum(1)
+    squares: Tensor = _norms(rows[:, :whole].reshape(len(rows), -1, _RUN), dim=2).double().square_().sum(1)
     if whole < rows.shape[1]:
-        squares += _norms(rows[:, whole:], 1).double().square_()
+        squares += _norms(rows[:, whole:], dim=1).double().square_()
     if not bool(squares.isfinite().all()):  # squares above 1e38 have left float32: what is finite counts
         large = ~squares.isfinite()
         squares[large] = rows[large].double().square().sum(1)
     return squares
-
-
-def _norms(values: Tensor, dim: int) -> Tensor:
-    norms: Tensor = torch.linalg.vector_norm(values, dim=dim)
-    return norms
 
 
 def raised(squares: Tensor, bound: Tensor, terms: int, dtype: torch.dtype, *, of_products: int = 0) -> Tensor:
@@ -112,13 +108,17 @@ def raised(squares: Tensor, bound: Tensor, terms: int, dtype: torch.dtype, *, of
 def by_pairs(squares: Tensor, of_x: Tensor, of_g: Tensor, entries: int, dtype: torch.dtype) -> Tensor:
     """Squared norms |sum_t g_t x_t^T|^2 from products x_t . x_s and g_t . g_s, where ``dtype`` can hold these.
 
-    ``of_x`` and ``of_g`` are |x|^2 and |g|^2 of each record, of so many ``entries`` at most. Where products may have
-    overflowed the norm is infinite. Those of entries below 1e-15 may be lost, beside entries of the other side that
-    make up for it: there the norm is what it would be if nothing cancelled.
+    ``of_x`` and ``of_g`` are |x|^2 and |g|^2 of each record. Products that may have overflowed make the norm infinite.
+    Where they may be lost, beside entries of the other side that make up for it, it is as if nothing cancelled.
     """
     bound = of_x * of_g
-    lost = torch.minimum(of_x, of_g) < entries * 2.0**-100
-    return torch.where(lost, bound, squares).masked_fill_(bound.sqrt() > torch.finfo(dtype).max, torch.inf)
+    found = torch.where(may_be_lost(of_x, of_g, entries), bound, squares)
+    return found.masked_fill_(bound.sqrt() > torch.finfo(dtype).max, torch.inf)
+
+
+def may_be_lost(of_x: Tensor, of_g: Tensor, entries: int) -> Tensor:
+    """Whether ``entries`` of one side are below 1e-15: float32 may not hold a product of two of them."""
+    return torch.minimum(of_x, of_g) < entries * 2.0**-100
 
 
 def in_float32(factors: Tensor) -> bool:

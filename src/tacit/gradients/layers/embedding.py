@@ -12,7 +12,14 @@ from torch.nn import functional
 from tacit.buffers import empty
 from tacit.errors import LossesError
 from tacit.gradients.layers.linear import FEATURES, OuterProducts, products_of_positions
-from tacit.gradients.record_gradients import RecordGradients, is_one_stretch, raised, row_squares, with_a_share
+from tacit.gradients.record_gradients import (
+    RecordGradients,
+    is_one_stretch,
+    may_be_lost,
+    raised,
+    row_squares,
+    with_a_share,
+)
 
 if TYPE_CHECKING:
     from tacit.gradients.bookkeeping import ForwardPass
@@ -67,9 +74,11 @@ class TiedRows:
         x, g, a = self.products.x, self.products.g, self.rows.g
         at_tokens = g.gather(2, self.rows.tokens[:, None].expand(-1, g.shape[1], -1)).double()
         inner = products_of_positions(x, a).mul_(at_tokens).flatten(1).sum(1)
-        squares, bound, _ = self.products.measured()
-        squares = self.rows.squared_norms() + squares + 2 * inner
-        between = (row_squares(at_tokens) * row_squares(x) * row_squares(a)).sqrt_()
+        (squares, bound, _), of_rows = self.products.measured(), self.rows.squared_norms()
+        of_x, of_a = row_squares(x), row_squares(a)
+        inner = torch.where(may_be_lost(of_x, of_a, x[0].numel()), (of_rows * squares).sqrt(), inner)
+        squares = of_rows + squares + 2 * inner
+        between = (row_squares(at_tokens) * of_x * of_a).sqrt_()
         return raised(squares, (bound.square() + 2 * between).sqrt_(), x.shape[1], x.dtype, of_products=FEATURES + 1)
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
