@@ -366,6 +366,8 @@ def test_a_class_that_is_none_adds_nothing_and_all_of_them_are_refused():
         torch.testing.assert_close(found.sums[name], value, rtol=2e-5, atol=1e-6)
     with pytest.raises(LossesError, match="fail on every record"):
         engine.sum((inputs, torch.full_like(targets, 9)))
+    ignored = engine.sum((inputs, torch.full_like(targets, -100)))  # these say nothing, which is no fault
+    assert not any(value.any() for value in ignored.sums.values())
 
 
 def test_a_hook_on_a_parameter_is_still_refused():

@@ -84,7 +84,7 @@ class DenseModel:
             return None
         targets = given.targets.long() if shape.kind == CLASSES else given.targets.float()
         found = dense_rows(shape, given.layers, given.inputs, targets, mechanism.plain_clip)
-        if found is not None or not len(targets):
+        if found is not None or not len(targets) or not targets.is_cpu:
             return found
         network = given.layers, self.activations, columns, self.by_outputs, given.inputs, targets
         classes = widths[-1] if shape.kind == CLASSES else 0

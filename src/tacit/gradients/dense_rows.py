@@ -14,6 +14,7 @@ from torch.nn import functional
 from tacit.gradients.record_gradients import with_a_share
 from tacit.kernels.dense import RELU, SIGMOID, TANH
 
+_IGNORED = -100  # the class that says nothing, as in cross_entropy
 _ROWS = 4096  # whose copies in float64 are held at once
 _ACTIVATED: dict[int, Callable[[Tensor], Tensor]] = {RELU: torch.relu, TANH: torch.tanh, SIGMOID: torch.sigmoid}
 
@@ -44,7 +45,7 @@ class PlainRows:
         classes: int,
     ) -> None:
         self.columns, records = columns, len(x)
-        known = (targets >= 0) & (targets < classes) if classes else None
+        known = ((targets >= 0) & (targets < classes)) | (targets == _IGNORED) if classes else None
         self.faults = 0 if known is None else records - int(known.sum())
         with torch.no_grad():
             self.inputs = _values(layers, activations, _filled(x, multiple))
