@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from tacit import __version__
-from tacit.errors import TacitError
+from tacit.errors import InputError, TacitError
 
 # What each command is for. Its module, of the same name, is loaded on use, so that to list them takes no time.
 COMMANDS = {
@@ -119,6 +119,8 @@ def run(arguments: Sequence[str]) -> int:
         if not arguments and "_TACIT_COMPLETE" not in os.environ:
             typer.echo(GUIDE, nl=False)
             return 0
+        if any("\0" in argument for argument in arguments):
+            raise InputError("an argument holds a zero byte, which no name of a file or column can")
         return int(app(list(arguments), prog_name="tacit", standalone_mode=False) or 0)
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("tacit: interrupted", err=True)
