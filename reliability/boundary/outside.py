@@ -7,6 +7,7 @@ import logging
 import logging.handlers
 import subprocess
 import tempfile
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,7 @@ def a_file_that_is_open():
         file.write("large")
         file.flush()
 
+    weakref.finalize(write, file.close)  # with the attack, so that no other test is told of an open file
     return _in(write, lambda: path.stat().st_size > 0)
 
 
@@ -103,5 +105,7 @@ def a_file_of_log_lines():
     """logging.FileHandler, opened beforehand: log.warning(...)."""
     path = _file()
     log = logging.Logger("study")
-    log.addHandler(logging.FileHandler(path))
+    handler = logging.FileHandler(path)
+    log.addHandler(handler)
+    weakref.finalize(log, handler.close)
     return _in(lambda: log.warning("large"), lambda: path.stat().st_size > 0)
