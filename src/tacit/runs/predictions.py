@@ -14,7 +14,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.models import likelihood_of, reading_model, spread_likelihood
 from tacit.runs.problem import Problem
 from tacit.tables import Flag, Table, encode_inputs, target_scale
-from tacit.tables.encoding import Floats
+from tacit.tables.encoding import Inputs
 from tacit.tables.files import to_text
 
 LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
@@ -28,12 +28,12 @@ class Predictor:
     posterior: Posterior
     spread: Spread | None = None
 
-    def classes(self, inputs: Floats) -> Prediction:
+    def classes(self, inputs: Inputs) -> Prediction:
         found = self._predict(inputs, likelihood_of(self.problem))
         assert isinstance(found, Prediction)
         return found
 
-    def numbers(self, inputs: Floats) -> RegressionPrediction:
+    def numbers(self, inputs: Inputs) -> RegressionPrediction:
         """On the target's own scale, within its bounds: targets beyond them were clamped, so their quantiles are."""
         spread = self.spread
         learned = likelihood_of(self.problem) if spread is None else spread_likelihood(self.problem, spread)
@@ -49,7 +49,7 @@ class Predictor:
             found.levels,
         )
 
-    def _predict(self, inputs: Floats, likelihood: Any) -> Prediction | RegressionPrediction:
+    def _predict(self, inputs: Inputs, likelihood: Any) -> Prediction | RegressionPrediction:
         model = reading_model(self.problem)
         found: Prediction | RegressionPrediction = predict(
             model, self.posterior, torch.from_numpy(inputs), likelihood=likelihood, levels=LEVELS

@@ -28,7 +28,7 @@ from tacit.tables.files import MISSING, Cells, Table, number_text, to_number, to
 from tacit.tables.schema import Schema
 from tacit.tables.weights import Weights, record_weights
 
-Floats = NDArray[np.float32]
+Inputs = NDArray[np.float32]
 Feature = Number | Category | Flag
 _ROWS = 1 << 15  # that are encoded at once
 
@@ -41,7 +41,7 @@ class Encoded:
     differently, shares of the largest weight there can be.
     """
 
-    inputs: Floats
+    inputs: Inputs
     targets: NDArray[np.float32] | NDArray[np.int64]
     users: NDArray[np.object_] | None
     rows: NDArray[np.int64]
@@ -104,7 +104,7 @@ def _without(cells: NDArray[Any], column: Feature) -> NDArray[Any]:
                     dtype=object)  # fmt: skip
 
 
-def encode_inputs(table: Table, schema: Schema, target: str) -> Floats:
+def encode_inputs(table: Table, schema: Schema, target: str) -> Inputs:
     """Features [rows, features], of norm about 1 for every row, or exactly 1 if the schema asks for it."""
     table = as_declared(table, schema)
     columns = schema.features(target)
