@@ -23,7 +23,6 @@ REASONS = {
     "accountants/pld/lattice/composition.py": "one bound: its rounding is proved over the whole composition",
     "gradients/bookkeeping.py": "the forward pass and what the backward pass makes of it",
     "gradients/clipped_sum.py": "the one way from records to their clipped sum",
-    "isolation/guard.py": "what is compared, in one loop that runs twice a step",
     "isolation/parts.py": "a case for each kind of Python object",
     "isolation/rows.py": "all that a call inside the losses passes through",
     "likelihoods.py": "a class for each likelihood",

@@ -15,6 +15,7 @@ from reliability.boundary import (
     models,
     numerics,
     outside,
+    settings,
     several_rows,
     state,
     unnamed,
@@ -24,7 +25,7 @@ from reliability.boundary.attack import ATTACKS
 
 THEMES = (
     chance, data_path, elsewhere, functions, calls, hidden, identity, kernels, losses, models, last_bits, later,
-    numerics, outside, several_rows, state, unnamed, written,
+    numerics, outside, settings, several_rows, state, unnamed, written,
 )  # fmt: skip
 
 __all__ = ["ATTACKS", "THEMES"]

@@ -11,9 +11,6 @@ here. Where it changes losses within a step, ``clipped_sum`` sees it by computin
 the user's own affair (docs/explanation/pitfalls.md).
 """
 
-import decimal
-import os
-import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -37,6 +34,7 @@ from tacit.isolation.facts import (
     same,
 )
 from tacit.isolation.parts import SKIPPED, Parts, looker, named, of_library_class, set_part
+from tacit.isolation.settings import put_settings_back, settings_now
 
 OnDemand = Literal["handles", "data"] | None
 _CONTAINERS = {dict, OrderedDict, list, set}  # that can be asked whether they are empty without running other code
@@ -88,7 +86,7 @@ class StateGuard:
         self._read_only = sorted(filter(_is_large, self._arrays), key=_views_below)
         for array in self._read_only:
             array.flags.writeable = False
-        self._settings = _settings()
+        self._settings = settings_now()
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -96,8 +94,9 @@ class StateGuard:
         if changed and error is None:
             raise LossesError(
                 f"{changed[0]} changed while records were computed; what sees private records may keep nothing, or one "
-                "of them could change the others: it was put back; fill caches beforehand, and draw chance from torch, "
-                "numpy or random, which are seeded for every record"
+                "of them could change the others: it was put back; return values from the model in place of keeping "
+                "them, fill caches beforehand, and draw chance from torch, numpy or random, which are seeded for every "
+                "record"
             )
 
     def _unless_empty(self) -> "list[Kept]":
@@ -128,11 +127,7 @@ class StateGuard:
         found = [] if same_all else [change for kept in full for change in kept.changes(self._on_demand)]
         if found:
             self._kept = self._full = []
-        now = _settings()
-        for setting, (before, restore) in self._settings.items():
-            if now[setting][0] != before:
-                restore(before)
-                found.append(setting)
+        found += put_settings_back(self._settings)
         return sorted(map(_readable, found), key=lambda name: name.count("."))
 
 
@@ -275,44 +270,3 @@ def _readable(name: str) -> str:
     for hidden in (".__dict__", "._parameters", "._buffers", "._modules", ".value"):
         name = name.replace(hidden, "")
     return name.replace(".attribute ", ".")  # of TorchScript
-
-
-def _settings() -> dict[str, tuple[Any, Callable[[Any], object]]]:
-    """What of the process itself losses may not leave changed."""
-    return {
-        "torch's default dtype": (torch.get_default_dtype(), torch.set_default_dtype),
-        "torch's number of threads": (torch.get_num_threads(), torch.set_num_threads),
-        "torch's precision of products": (torch.get_float32_matmul_precision(), torch.set_float32_matmul_precision),
-        "torch's default device": (torch.get_default_device(), torch.set_default_device),
-        "torch's gradient mode": (torch.is_grad_enabled(), torch.set_grad_enabled),
-        "torch's determinism": (torch.are_deterministic_algorithms_enabled(), torch.use_deterministic_algorithms),
-        "numpy's handling of errors": (np.geterr(), lambda before: np.seterr(**before)),
-        "the environment": (_environment(), _put_back_environment),
-        "sys.path": (sys.path[:], lambda before: sys.path.__setitem__(slice(None), before)),
-        "the recursion limit": (sys.getrecursionlimit(), sys.setrecursionlimit),
-        "the decimal context": (_decimals(), lambda before: None),
-    }
-
-
-def _decimals() -> tuple[Any, ...]:
-    context = decimal.getcontext()
-    return context.prec, context.rounding, context.Emin, context.Emax
-
-
-_ENVIRONMENT: Any = getattr(os.environ, "_data", os.environ)  # its own copy would decode every entry
-_OF_COMPILER = os.fsencode("TORCHINDUCTOR_CACHE_DIR")  # set when checkpoint or torch.func are first used
-
-
-def _environment() -> dict[Any, Any]:
-    found = dict(_ENVIRONMENT)
-    found.pop(_OF_COMPILER, None)
-    return found
-
-
-def _put_back_environment(before: Any) -> None:
-    for name in {*_environment(), *before}:
-        key = os.fsdecode(name)
-        if name not in before:
-            del os.environ[key]
-        elif _ENVIRONMENT.get(name) != before[name]:
-            os.environ[key] = os.fsdecode(before[name])

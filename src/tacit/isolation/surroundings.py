@@ -25,6 +25,8 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _REFUSED = frozenset({
     "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.utime", "os.chmod",
     "os.chdir", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.startfile", "subprocess.Popen",
+    "os.chown", "os.setxattr", "os.removexattr", "os.lockf", "os.kill", "os.killpg", "os.spawn", "fcntl.flock",
+    "fcntl.lockf", "resource.setrlimit", "resource.prlimit", "syslog.openlog", "syslog.syslog", "signal.pthread_kill",
     "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "gc.get_objects", "gc.get_referrers",
 })  # fmt: skip
 _COMPILERS = ("importlib.", "triton.", "torch._inductor.", "torch.utils.cpp_extension")
