@@ -67,6 +67,6 @@ _ALONE = _references(torch.empty(1, device="cpu"))
 
 def _forget_the_oldest(known: list[Tensor]) -> None:
     """Whoever uses one of them keeps it; otherwise its memory is freed."""
-    held = sum(buffer.nbytes for buffer in known)
+    held = sum([buffer.nbytes for buffer in known])
     while known and held > _MOST.get(known[0].dtype, _MOST_OF_OTHERS):  # one alone may be too large to be kept
         held -= known.pop(0).nbytes

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from tacit.gradients.layers.convolution import Geometry, PatchProducts
+from tacit.gradients.layers.convolution import Geometry, PairsOfPlaces, PatchProducts, measured_by_pairs
 from tacit.gradients.layers.embedding import TiedRows, TokenRows
 from tacit.gradients.layers.linear import OuterProducts
-from tacit.gradients.layers.pairs_of_places import PairsOfPlaces, measured_by_pairs
 from tacit.gradients.record_gradients import ROUNDING
 from tacit.kernels import library
 

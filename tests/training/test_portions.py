@@ -14,7 +14,7 @@ from tacit.errors import BudgetError, InputError
 from tacit.sampling.units import DrawnRows
 from tacit.training.reading.items import Items
 from tacit.training.reading.memory import Fitting
-from tacit.training.reading.portions import cut, twice
+from tacit.training.reading.samples import cut, twice
 
 WIDE = 8000  # 32 kB a record: 16 of them, the fewest that are computed at once, and their copies take more than a MiB
 NUMBERS = itertools.count()

@@ -13,16 +13,18 @@ from torch import Tensor
 
 from tacit.errors import InputError, LossesError
 from tacit.gradients.bookkeeping import Gradients, full_precision
-from tacit.gradients.computing import Again, Computing, guard_of, is_fault_of_a_record, learned
+from tacit.gradients.computing import Computing, guard_of, is_fault_of_a_record, learned
 from tacit.gradients.dense_model import DenseModel, linear_model
 from tacit.gradients.dense_rows import PlainRows
 from tacit.gradients.record_gradients import Dense, Sums, records_a_stretch
-from tacit.gradients.units import Part, as_groups, even_share, one_by_one, parts_of, rows_of
 from tacit.isolation import (
     Places,
     RecordGroup,
+    SplitError,
     StateGuard,
     UncoveredError,
+    count_records,
+    map_tensors,
     no_reentrant_checkpoints,
     nothing_leaves,
     refuse_foreign_watchers,
@@ -30,6 +32,7 @@ from tacit.isolation import (
     take_records,
 )  # fmt: skip
 from tacit.isolation.apart import is_limit_of_vmap
+from tacit.isolation.batches import copy_records
 from tacit.kernels.dense import DenseRows
 from tacit.losses import Losses
 from tacit.mechanisms import GaussianSumMechanism
@@ -40,6 +43,21 @@ Strategy = Literal["auto", "fast", "record"]
 Isolation = Literal["records", "trusted"]
 
 _MANY = 8
+_ASKED_AGAIN = 2  # records
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Units that can be computed together: ``each`` rows of one shape for every unit.
+
+    ``batches`` holds the rows in one piece, or, for a single unit of rows with different shapes, in several.
+    """
+
+    batches: tuple[Batch, ...]
+    units: Places
+    rows: Places  # the place of each row in the sample, unit by unit
+    each: int
+    views: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +148,7 @@ def clipped_sum(
 
 
 def _add_all(
-    parts: Iterator["Part"], add: Callable[["Part", RecordChance, int], None], chance: RecordChance, chunk: int
+    parts: Iterator[Part], add: Callable[[Part, RecordChance, int], None], chance: RecordChance, chunk: int
 ) -> None:
     for part in parts:
         add(part, chance, chunk)
@@ -335,3 +353,93 @@ class _Summing:
             error = self.faults[0]
             said = (str(error).splitlines() or [""])[0]
             raise LossesError(f"the losses fail on every record: {type(error).__name__}: {said}") from error
+
+
+class Again:
+    """Losses of a few records, computed early in a step and once more at its end: they must be the same.
+
+    Hidden state (a counter, a file, the environment) that one call of the losses leaves to the next shows in them: what
+    a record gives must not depend on what was computed before. In a single call there is nobody to leave it to.
+    """
+
+    def __init__(self, computing: Computing, part: Part, chance: RecordChance, *, alone: bool) -> None:
+        """Compute the losses of some records of the part, chosen by chance."""
+        seeds = chance.take(part.rows[: count_records(part.batches[0])])
+        chosen = np.argsort(seeds.seeds)[:_ASKED_AGAIN]  # their order is nobody's but chance's
+        batch, seeds = take_records(part.batches[0], torch.from_numpy(chosen)), seeds.take(chosen)
+        some = np.arange(len(chosen))
+
+        def ask() -> list[Any]:
+            found = SplitError if alone else computing.losses_of(batch, seeds, some, alone=False)
+            if found is not SplitError:
+                return [found]
+            return [computing.losses_of(batch, seeds, some[[i]], alone=alone) for i in range(len(some))]
+
+        self._ask, self._answers = ask, ask()
+
+    def compare(self) -> None:
+        """Refuse losses that are not what they were earlier in the same step."""
+        if self._answers != self._ask():
+            raise LossesError(
+                "the losses of the same records changed within one step: something outlives a call (a counter, a "
+                "cache, a file, a setting), by which one record could change the others; compute each loss from its "
+                "record and the parameters alone"
+            )
+
+
+# The rows of a sample as units of privacy that can be computed together
+
+
+def as_groups(batch: Batch | Sequence[RecordGroup] | None) -> list[RecordGroup]:
+    """A batch is one group; nobody is none."""
+    if batch is None:
+        return []
+    if isinstance(batch, list | tuple) and all(isinstance(group, RecordGroup) for group in batch):
+        return list(batch)
+    return [RecordGroup(batch, np.arange(count_records(batch)))]
+
+
+def parts_of(groups: Sequence[RecordGroup], sizes: Sequence[int] | None, views: int | None) -> Iterator[Part]:
+    """Units of as many rows of one shape; one whose rows have several shapes is a part of its own."""
+    if sizes is None:
+        for group in groups:
+            batch = group.batch
+            if views is not None:
+                batch = map_tensors(lambda tensor: tensor.flatten(0, 1), batch)
+            yield Part((batch,), group.places, group.places.repeat(views or 1), views or 1, views or 1)
+        return
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    count = np.bincount(owner[np.concatenate([np.arange(0), *(g.places for g in groups)])], minlength=len(sizes))
+    homes: dict[int, set[int]] = {}
+    for number, group in enumerate(groups):
+        for unit in owner[group.places]:
+            homes.setdefault(int(unit), set()).add(number)
+    for number, group in enumerate(groups):
+        here = {unit for unit, found in homes.items() if found == {number} and count[unit] == sizes[unit]}
+        for size in sorted({sizes[unit] for unit in here}):
+            units = np.array([unit for unit in sorted(here) if sizes[unit] == size])
+            index = np.concatenate([np.flatnonzero(owner[group.places] == unit) for unit in units])
+            yield Part((take_records(group.batch, torch.from_numpy(index)),), units, group.places[index], size)
+    for unit in sorted(unit for unit, found in homes.items() if len(found) > 1 and count[unit] == sizes[unit]):
+        pieces = [(group, np.flatnonzero(owner[group.places] == unit)) for group in groups]
+        pieces = [(group, index) for group, index in pieces if len(index)]
+        batches = tuple(take_records(group.batch, torch.from_numpy(index)) for group, index in pieces)
+        rows = np.concatenate([group.places[index] for group, index in pieces])
+        yield Part(batches, np.array([unit]), rows, len(rows))
+
+
+def even_share(units: int, most: int) -> int:
+    """How many at a time, if no more than ``most`` may be."""
+    return -(-units // -(-units // most)) if most and units else most
+
+
+def one_by_one(batch: Batch) -> list[Batch]:
+    """Each row as a batch of one, in memory of its own."""
+    return [copy_records(batch, slice(row, row + 1)) for row in range(count_records(batch))]
+
+
+def rows_of(places: Places, each: int) -> Places:
+    """The rows of units that have ``each`` of them."""
+    if each == 1:
+        return places
+    return (places[:, None] * each + np.arange(each)).reshape(-1)

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +18,6 @@ from tacit.gradients.bookkeeping import ForwardPass, Gradients, gradients_of
 from tacit.gradients.dense_model import DenseModel
 from tacit.gradients.recognition import Recording, Remembered
 from tacit.gradients.record_gradients import Dense
-from tacit.gradients.units import Part
 from tacit.isolation import (
     Fill,
     Places,
@@ -39,7 +37,6 @@ from tacit.losses import Losses, ModelLosses, check_one_loss_per_record
 from tacit.randomness import RecordChance, seed_everything
 from tacit.types import Batch, Vectors
 
-_ASKED_AGAIN = 2  # records
 _learned: "WeakKeyDictionary[Any, Learned]" = WeakKeyDictionary()
 
 
@@ -207,35 +204,3 @@ def gradient_of(loss: Tensor, leaves: Mapping[str, Tensor]) -> Vectors:
 def is_fault_of_a_record(error: Exception) -> bool:
     """Whether an error may be about a record's values: then the record contributes zero and the others count."""
     return not isinstance(error, LossesError | MemoryError | torch.OutOfMemoryError)
-
-
-class Again:
-    """Losses of a few records, computed early in a step and once more at its end: they must be the same.
-
-    Hidden state (a counter, a file, the environment) that one call of the losses leaves to the next shows in them: what
-    a record gives must not depend on what was computed before. In a single call there is nobody to leave it to.
-    """
-
-    def __init__(self, computing: Computing, part: Part, chance: RecordChance, *, alone: bool) -> None:
-        """Compute the losses of some records of the part, chosen by chance."""
-        seeds = chance.take(part.rows[: count_records(part.batches[0])])
-        chosen = np.argsort(seeds.seeds)[:_ASKED_AGAIN]  # their order is nobody's but chance's
-        batch, seeds = take_records(part.batches[0], torch.from_numpy(chosen)), seeds.take(chosen)
-        some = np.arange(len(chosen))
-
-        def ask() -> list[Any]:
-            found = SplitError if alone else computing.losses_of(batch, seeds, some, alone=False)
-            if found is not SplitError:
-                return [found]
-            return [computing.losses_of(batch, seeds, some[[i]], alone=alone) for i in range(len(some))]
-
-        self._ask, self._answers = ask, ask()
-
-    def compare(self) -> None:
-        """Refuse losses that are not what they were earlier in the same step."""
-        if self._answers != self._ask():
-            raise LossesError(
-                "the losses of the same records changed within one step: something outlives a call (a counter, a "
-                "cache, a file, a setting), by which one record could change the others; compute each loss from its "
-                "record and the parameters alone"
-            )

@@ -32,7 +32,7 @@ def map_tensors(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:
         case tuple() if hasattr(batch, "_fields"):
             return type(batch)(*(map_tensors(function, part) for part in batch))
         case tuple() | list():
-            return type(batch)(map_tensors(function, part) for part in batch)
+            return type(batch)([map_tensors(function, part) for part in batch])
         case Mapping():
             return {name: map_tensors(function, part) for name, part in batch.items()}
         case _:

@@ -5,6 +5,7 @@ Or the norms alone and then the clipped sum, for which no record's gradient is k
 
 import ctypes
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ def convolution_rows(
     (before, after) of either side; without groups and dilation. The gradients are [records, out * kernel height *
     kernel width * in] in this order, in ``out`` if that is given, the squares [records] in float64.
     """
-    if not _suits(image, g, shape, stride, padding):
+    if _sizes(image, g, shape, stride, padding) is None:
         return None
     size = torch.Size(shape).numel()
     if out is None:
@@ -56,7 +57,9 @@ def convolution_squares(
 
     They come from the products of all pairs of places, each of them :func:`product_roundings` off at most.
     """
-    ready = SUMS.ready(image.numel() * g.shape[-1], (image, g)) if _suits(image, g, shape, stride, padding) else None
+    if _sizes(image, g, shape, stride, padding) is None:
+        return None
+    ready = SUMS.ready(image.numel() * g.shape[-1], (image, g))
     if ready is None:
         return None
     return _squares(ready[0][0], image.contiguous(), g.contiguous(), shape, stride, padding, ready[1])
@@ -77,7 +80,7 @@ def convolution_sum(
     A record's gradient is formed in float32 and added in float64 or, ``single``, in float32. A record of factor 0 is
     not looked at.
     """
-    if not _suits(image, g, shape, stride, padding) or factors.shape != g.shape[:1]:
+    if _sizes(image, g, shape, stride, padding) is None or factors.shape != g.shape[:1]:
         return None
     ready = SUMS.ready(image.numel() * g.shape[-1], (image, g), doubles=(factors,))
     if ready is None:
@@ -127,23 +130,26 @@ def _run(
 
 
 def _sizes(image: Tensor, g: Tensor, shape: Sequence[int], stride: Sequence[int], padding: Pads) -> Any:
-    before = [pair[0] for pair in padding]
-    sizes = (*image.shape[1:], *g.shape[1:], *shape[2:], *stride, *before, *_padded(image, padding))
+    """All sizes as the kernels are told them; None where they cannot."""
+    if image.dim() != 4 or g.dim() != 4 or len(image) != len(g):
+        return None
+    return _sizes_of(image.shape[1:], g.shape[1:], tuple(shape), tuple(stride), tuple(padding))
+
+
+@lru_cache(maxsize=256)
+def _sizes_of(
+    image: tuple[int, ...], g: tuple[int, ...], shape: tuple[int, ...], stride: tuple[int, ...], padding: Pads
+) -> Any:
+    """Of one record, and so the same for a layer at every step."""
+    if len(shape) != 4 or image[0] != shape[1] or g[0] != shape[0] or min(*shape, *image, *g) < 1:
+        return None
+    padded = [size + before + after for size, (before, after) in zip(image[1:], padding, strict=True)]
+    reach = [(places - 1) * s + k for places, s, k in zip(g[1:], stride, shape[2:], strict=True)]
+    inside = all(least <= size for least, size in zip(reach, padded, strict=True))
+    if not inside or min(min(pair) for pair in padding) < 0 or min(stride) < 1:
+        return None
+    sizes = (*image, *g, *shape[2:], *stride, *(before for before, _ in padding), *padded)
     return (ctypes.c_long * len(sizes))(*sizes)
-
-
-def _suits(image: Tensor, g: Tensor, shape: Sequence[int], stride: Sequence[int], padding: Pads) -> bool:
-    if len(shape) != 4 or image.dim() != 4 or g.dim() != 4 or len(image) != len(g):
-        return False
-    if image.shape[1] != shape[1] or g.shape[1] != shape[0] or min(*shape, *image.shape[1:], *g.shape[1:]) < 1:
-        return False
-    reach = [(places - 1) * s + k for places, s, k in zip(g.shape[2:], stride, shape[2:], strict=True)]
-    inside = all(least <= size for least, size in zip(reach, _padded(image, padding), strict=True))
-    return inside and min(min(pair) for pair in padding) >= 0 and min(stride) > 0
-
-
-def _padded(image: Tensor, padding: Pads) -> list[int]:
-    return [size + before + after for size, (before, after) in zip(image.shape[2:], padding, strict=True)]
 
 
 _CASES = [  # in, out, height, width, kernel, stride, padding: runs of every number of vectors, whole and with tails

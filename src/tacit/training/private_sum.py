@@ -28,8 +28,7 @@ from tacit.training.individual_filter import FilteredRun, IndividualFilter, filt
 from tacit.training.plan import PrivacyPlan
 from tacit.training.reading.items import AHEAD
 from tacit.training.reading.memory import Fitting, memory_budget
-from tacit.training.reading.portions import Portions, cut
-from tacit.training.reading.samples import Drawn, Outstanding, Sample
+from tacit.training.reading.samples import Drawn, Outstanding, Portions, Sample, cut
 from tacit.training.reading.source import DataSource, StepChance, ids_for
 from tacit.training.several_ranks import SeveralRanks
 from tacit.types import Batch, Indices, Vectors

@@ -16,16 +16,19 @@ from torch.nn import functional
 
 from tacit.buffers import empty
 from tacit.gradients.layers.linear import OuterProducts, is_measured_by_positions
-from tacit.gradients.layers.pairs_of_places import measured_by_pairs
 from tacit.gradients.record_gradients import (
     Dense,
     RecordGradients,
+    by_pairs,
+    in_float32,
+    is_one_stretch,
+    raised,
     row_squares,
     squares_by_block,
     sum_by_block,
     weighted_rows,
 )
-from tacit.kernels import convolution_rows
+from tacit.kernels import convolution_rows, convolution_squares, convolution_sum, product_roundings
 
 if TYPE_CHECKING:
     from tacit.gradients.bookkeeping import ForwardPass
@@ -33,7 +36,12 @@ if TYPE_CHECKING:
 _PATCHES = 1 << 20  # entries of the patch buffer: it should stay in the cache
 _SHORT_RUN = 12
 _COPIES = 5  # what the copies cost: measured on layers of 64 to 512 channels
+MOST_PLACES = 256  # of a record that is added to the others as a whole (docs/maths.md, section 11)
+_FEWEST = 32  # places beside which it costs little to add a finished tile to the others
+_SMALL_PART = 6  # the work of the sum is so many times that of the norms, at least
 _KEEP = 1 << 26  # entries of per-record gradients that are kept between the norms and the sum
+
+Pads = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +212,62 @@ class PatchLines:
         return view.permute(0, *range(dims + 2, 2 * dims + 2), *range(2, dims + 2), 1)
 
 
+@dataclass(slots=True)
+class PairsOfPlaces:
+    """Gradients of many channels at few places: measured by pairs of places, and summed without keeping any.
+
+    Such gradients are far larger than what they are made of: kept from the norms to the sum, they were most of what a
+    step took in memory. The product of two patches is a sum of products of pixels, which patches share, so that all
+    pairs take a small part of the work that the gradients take; those are ``formed`` only where somebody asks.
+    """
+
+    formed: RecordGradients
+    image: Tensor
+    g: Tensor
+    shape: torch.Size
+    stride: Sequence[int]
+    padding: Pads
+    squares: Tensor
+
+    def squared_norms(self) -> Tensor:
+        return self.squares
+
+    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
+        single = is_one_stretch(len(factors), several) and in_float32(factors)
+        given = self.image, self.g, factors, self.shape, self.stride, self.padding
+        total = convolution_sum(*given, single=single)
+        return self.formed.weighted_sum(factors, several) if total is None else total.movedim(-1, 1).contiguous()
+
+    def materialise(self, start: int, stop: int) -> Tensor:
+        return self.formed.materialise(start, stop)
+
+
+def measured_by_pairs(
+    formed: RecordGradients,
+    image: Tensor,
+    g: Tensor,
+    shape: torch.Size,
+    stride: Sequence[int],
+    padding: Pads,
+) -> PairsOfPlaces | None:
+    """None where it does not pay, or the kernel cannot."""
+    if len(shape) != 4 or not _pays(image[0, 0].numel(), g[0, 0].numel(), shape):
+        return None
+    squares = convolution_squares(image, g, shape, stride, padding)
+    if squares is None:
+        return None
+    seen = math.prod(-(-kernel // step) for kernel, step in zip(shape[2:], stride, strict=True))  # patches of a pixel
+    of_x, of_g, places = row_squares(image) * seen, row_squares(g), g[0, 0].numel()
+    squares = by_pairs(squares, of_x, of_g, places * max(math.prod(shape[1:]), shape[0]), g.dtype)
+    squares = raised(squares, (of_x * of_g).sqrt_(), places, g.dtype, of_products=product_roundings(shape))
+    return PairsOfPlaces(formed, image, g, shape, stride, padding, squares)
+
+
+def _pays(pixels: int, places: int, shape: torch.Size) -> bool:
+    pairs = pixels**2 * shape[1] + places**2 * (shape[0] + math.prod(shape[2:]))
+    return _FEWEST <= places <= MOST_PLACES and _SMALL_PART * pairs < 2 * places * shape.numel()
+
+
 def _form(
     records: int, x: Tensor, geometry: Callable[[], Geometry], shape: torch.Size, turned: bool, g: Tensor
 ) -> Sequence[RecordGradients | None]:
@@ -230,9 +294,9 @@ def _form_at_once(
     if len(g) != records or geometry.groups > 1 or max(geometry.dilation) > 1:
         return None
     products = PatchProducts(image, g, records, shape, geometry)
-    by_pairs = measured_by_pairs(products, image, g, shape, geometry.stride, geometry.padding)
-    if by_pairs is not None or records * shape.numel() > _KEEP:
-        return by_pairs
+    measured = measured_by_pairs(products, image, g, shape, geometry.stride, geometry.padding)
+    if measured is not None or records * shape.numel() > _KEEP:
+        return measured
     formed = FormedRows(shape)
     room = empty((records * shape.numel(),), g.dtype, g.device)
     found = convolution_rows(image, g, shape, geometry.stride, geometry.padding, out=room)

@@ -20,7 +20,7 @@ from tacit.sampling import Microbatches, Records, UnitOfPrivacy
 from tacit.sampling.units import DrawnRows
 from tacit.training.reading.items import Asked, Collate, Found, Items, refuse_if_none
 from tacit.training.reading.other_rows import refuse_repeats
-from tacit.training.reading.portions import Loaded, Portions, twice
+from tacit.training.reading.samples import Loaded, Portions, twice
 from tacit.types import Batch, Indices
 
 Augment = Callable[[Batch], Batch]
