@@ -46,8 +46,6 @@ def the_thresholds_of_collection():
 @attack()
 def the_name_of_the_thread():
     """threading.current_thread().name = "seen"."""
-    thread = threading.current_thread()
-    thread.name = "MainThread"
     return _in(
         lambda: setattr(threading.current_thread(), "name", "seen"),
         lambda: threading.current_thread().name == "seen",
@@ -57,7 +55,6 @@ def the_name_of_the_thread():
 @attack()
 def the_hook_of_errors():
     """sys.excepthook = print."""
-    sys.excepthook = sys.__excepthook__
     return _in(lambda: setattr(sys, "excepthook", print), lambda: sys.excepthook is print)
 
 
@@ -70,19 +67,18 @@ def logging_that_is_off():
 
 @attack()
 def the_locale():
-    """locale.setlocale(LC_ALL, "C.UTF-8")."""
-    locale.setlocale(locale.LC_ALL, "C")
-    return _in(lambda: locale.setlocale(locale.LC_ALL, "C.UTF-8"), lambda: locale.setlocale(locale.LC_ALL) != "C")
+    """locale.setlocale(LC_ALL, "C")."""
+    before = locale.setlocale(locale.LC_ALL)
+    return _in(lambda: locale.setlocale(locale.LC_ALL, "C"), lambda: locale.setlocale(locale.LC_ALL) != before)
 
 
 @attack()
 def a_limit_of_the_process():
     """resource.setrlimit(RLIMIT_CORE, ...)."""
-    most = resource.getrlimit(resource.RLIMIT_STACK)[1]
-    before = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    before, most = resource.getrlimit(resource.RLIMIT_CORE)
     return _in(
-        lambda: resource.setrlimit(resource.RLIMIT_STACK, (before - 4096, most)),
-        lambda: resource.getrlimit(resource.RLIMIT_STACK)[0] != before,
+        lambda: resource.setrlimit(resource.RLIMIT_CORE, (4096 if before == 0 else 0, most)),
+        lambda: resource.getrlimit(resource.RLIMIT_CORE)[0] != before,
     )
 
 

@@ -63,6 +63,26 @@ def test_gradients_accumulate_as_with_backward(private, model, data):
     torch.testing.assert_close(model[0].weight.grad, 2 * first, rtol=1e-4, atol=1e-6)
 
 
+def test_an_optimizer_within_the_backward_pass_steps(private, model, data):
+    engine = private(sampling=tacit.PoissonSampling(probability=1.0, expected_size=40))
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    classify(model, data).mean().backward()
+    plain = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+
+    def step(parameter):
+        parameter.data.sub_(0.1 * parameter.grad)
+        parameter.grad = None
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    (sample,) = engine.samples(data, steps=1)
+    engine.backward(sample)
+    for parameter, was, gradient in zip(model.parameters(), before, plain, strict=True):
+        torch.testing.assert_close(parameter.detach(), was - 0.1 * gradient, rtol=1e-4, atol=1e-6)
+        assert parameter.grad is None
+
+
 def test_any_optimizer_and_scheduler_with_several_groups(private, model, data):
     optimizer = torch.optim.Adam([{"params": model[0].parameters(), "lr": 0.1}, {"params": model[2].parameters()}])
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3)

@@ -120,11 +120,16 @@ class PrivateGradient:
         yield from self._engine.samples(source, steps, first=first)
 
     def backward(self, sample: Sample) -> None:
-        """Add the private mean gradient of the sample to ``.grad``, as ``loss.backward()`` would add the plain one."""
+        """Add the private mean gradient of the sample to ``.grad``, as ``loss.backward()`` would add the plain one.
+
+        Hooks that run after a gradient was accumulated (an optimizer within the backward pass) run here too.
+        """
         params = self._losses.params  # as they are now; what is not as at the start is refused
         for name, gradient in self._engine.release(sample, params).items():
             parameter = params[name]
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+            for hook in list((parameter._post_accumulate_grad_hooks or {}).values()):
+                hook(parameter)
 
     def save_checkpoint(self, path: str | Path, content: Mapping[str, Any], *, step: int) -> None:
         """Write ``content`` (state_dicts, numbers; no code) and the ledger's head after ``step`` steps, atomically.
