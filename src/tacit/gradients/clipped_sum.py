@@ -81,7 +81,7 @@ class ClippedSum:
     def path(self) -> str:
         """How the records were computed, in one line: public."""
         if self.by_formula:
-            return "a formula: this linear model needs no calls of its own"
+            return "a formula: this dense model needs no calls of its own"
         if self.reasons:
             return f"one record after the other, which is slow: {self.reasons[0]}"
         return "records together"
@@ -205,13 +205,15 @@ class _Summing:
         return linear_model(self._losses, self._params) or seen.still(self._guard, self._params)
 
     def add_dense(self, model: DenseModel, groups: Sequence[RecordGroup], *, by_kernel: bool) -> bool:
-        """All records by formula. If it cannot, nothing is added; it is kept where it suits users and views."""
+        """All records by the kernel. If it cannot, nothing is added, and the formula is kept for PyTorch."""
         given = [model.arguments(self._params, group.batch) for group in groups]
         suits = all(one is not None for one in given)
         rows = [model.rows(one, self.mechanism) for one in given if one is not None] if by_kernel and suits else []
         found = [one for one in rows if one is not None]
         if len(found) < len(groups):
-            self.computing.formula = model if suits and len(model.layers) == 1 else None
+            self.computing.formula = model if suits else None
+            for one in given if by_kernel and suits else ():
+                self.faults += _no_class(model.faults(one))
             return False
         for group, one in zip(groups, found, strict=True):
             self._add_rows(group.places, one)
@@ -229,7 +231,7 @@ class _Summing:
             self.squared_norms = rows.squares
         else:
             self.squared_norms[torch.from_numpy(places)] = rows.squares
-        self.faults += [IndexError("the target is no class")] * rows.faults
+        self.faults += _no_class(rows.faults)
 
     def add(self, part: Part, chance: RecordChance, chunk: int) -> None:
         """All units of a part, as many at a time as fit into a chunk, in parts of about one size."""
@@ -353,6 +355,10 @@ class _Summing:
             error = self.faults[0]
             said = (str(error).splitlines() or [""])[0]
             raise LossesError(f"the losses fail on every record: {type(error).__name__}: {said}") from error
+
+
+def _no_class(records: int) -> list[Exception]:
+    return [IndexError("the target is no class")] * records
 
 
 class Again:

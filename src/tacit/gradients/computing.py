@@ -79,12 +79,12 @@ class Computing:
     def together(self, batch: Batch, rows: Places, records: int, chance: RecordChance) -> Gradients:
         """The gradients of some rows of a batch, ``len(rows) / records`` in a row for each record."""
         if self.formula is not None:
-            if len(rows) % self.formula.multiple:
-                raise RowsError(self.formula.multiple)
-            self.row_bytes = 2 * sum(tensor[:1].nbytes for tensor in tensors_of(batch))
-            given = self.formula.arguments(self._params, take_records(batch, torch.from_numpy(rows)))
-            assert given is not None  # as the whole batch does
-            return self.formula.gradients(given, records)
+            given = self.formula.arguments(self._params, batch)
+            assert given is not None  # as before, or it would not be known as one
+            if len(rows) % (multiple := self.formula.multiple(given)):
+                raise RowsError(multiple)
+            self.row_bytes = self.formula.row_bytes(given)
+            return self.formula.gradients(given.take(rows), records)
         fresh = self.learned.fresh
         shared = int.from_bytes(chance.key[:8], "little")
         try:

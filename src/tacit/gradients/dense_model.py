@@ -1,36 +1,38 @@
-"""Small dense networks, as tables need them: their gradients by formula, in a few calls.
+"""Dense networks, as tables need them: their gradients by formula, in a few calls.
 
 A record with outputs z = W a + b of a layer has the gradient g a^T by W and g by b, where g is the derivative of its
 loss by z. A linear layer under a likelihood of ours is known as such a network, and the user's own losses are if they
 were seen to be one (``recognition``). No line of the user's runs, so that there is nothing to keep apart, to watch or
 to compare; all other losses take the general way, which gives the same numbers (tests/gradients/test_dense_model.py).
 
-The compiled kernel computes every record by itself; without it PyTorch computes all of them (``dense_rows``).
+Of a small network the compiled kernel computes every record by itself; without it, and of a large one, PyTorch
+computes all of them (``dense_rows``).
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.modules import module as every_module
 
-from tacit.gradients.dense_rows import PlainRows
+from tacit.gradients.dense_rows import PlainRows, derivatives, faults, values
 from tacit.gradients.layers.linear import outer_products, shifts
 from tacit.gradients.record_gradients import RecordGradients
+from tacit.isolation import Places
 from tacit.isolation.batches import signature
 from tacit.kernels import dense_rows
-from tacit.kernels.dense import CLASSES, COUNT, NONE, NUMBER, YES_OR_NO, DenseRows, DenseShape
+from tacit.kernels.dense import CLASSES, COUNT, NONE, NUMBER, RELU, YES_OR_NO, DenseRows, DenseShape
 from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, Weighed
 from tacit.losses import Losses, ModelLosses
 from tacit.mechanisms import GaussianSumMechanism
 
 LIKELIHOODS = (Bernoulli, Categorical, Gaussian, Counts)
-MOST_WEIGHTS = 1 << 14  # more of them are multiplied faster as matrices of many records
+_MOST_WEIGHTS = 1 << 14  # more of them are multiplied faster as matrices of many records
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,39 +82,54 @@ class DenseModel:
         columns = tuple(names.index(one) if isinstance(one, str) else -1 for layer in self.layers for one in layer)
         widths = (given.inputs.shape[1], *(weight.shape[0] for weight, _ in given.layers))
         shape = _shape(widths, self.activations, columns, *_kind(self.likelihood), self.weighed)
-        if shape.weights > MOST_WEIGHTS:
+        if shape.weights > _MOST_WEIGHTS:
             return None
         targets = given.targets.long() if shape.kind == CLASSES else given.targets.float()
         found = dense_rows(shape, given.layers, given.inputs, targets, mechanism.plain_clip)
         if found is not None or not len(targets) or not targets.is_cpu:
             return found
         network = given.layers, self.activations, columns, self.by_outputs, given.inputs, targets
-        classes = widths[-1] if shape.kind == CLASSES else 0
-        return PlainRows(*network, multiple=self.multiple, classes=classes)
+        return PlainRows(*network, multiple=self.multiple(given), classes=self._classes(given))
 
     def by_outputs(self, outputs: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         """The derivative of each loss by the outputs."""
         found = self.likelihood.by_outputs(outputs, targets)
         return found * Weighed(self.likelihood).weights(inputs)[:, None] if self.weighed else found
 
-    @property
-    def multiple(self) -> int:
-        """Of rows: with it no operation of PyTorch treats the last of them in another way (isolation/rows.py)."""
-        return math.lcm(16, 32 * torch.get_num_threads())
+    def multiple(self, given: "Arguments") -> int:
+        """Of rows: with it no operation of PyTorch treats the last of them in another way (isolation/rows.py).
+
+        ReLU and softmax never do, and products do where one of the sides is a vector.
+        """
+        if not {*self.activations} <= {NONE, RELU} or not isinstance(self.likelihood, Categorical) or self.weighed:
+            return math.lcm(16, 32 * torch.get_num_threads())
+        return 16 if any(1 in weight.shape for weight, _ in given.layers) else 1
+
+    def faults(self, given: "Arguments") -> int:
+        """How many records have a target that is no class, and add nothing."""
+        return faults(given.targets, self._classes(given))
+
+    def _classes(self, given: "Arguments") -> int:
+        return len(given.layers[-1][0]) if isinstance(self.likelihood, Categorical) else 0
+
+    def row_bytes(self, given: "Arguments") -> int:
+        """What a row takes in memory, about: its inputs, and activations and gradients of each layer."""
+        return 4 * (given.inputs.shape[1] + 2 * sum(len(weight) for weight, _ in given.layers))
 
     def gradients(self, given: "Arguments", records: int) -> dict[str, RecordGradients]:
-        """Of all records of a batch by PyTorch, for a single layer; the loss of a record is the mean over its rows."""
-        ((weight, bias),), inputs = given.layers, given.inputs
+        """Of all records of a batch by PyTorch; the loss of a record is the mean over its rows."""
         with torch.no_grad():
-            by_outputs = self.by_outputs(functional.linear(inputs, weight, bias), inputs, given.targets)
-            if records < len(inputs):
-                by_outputs *= records / len(inputs)
-        of_weight, of_bias = self.layers[0]
+            *inputs, outputs = values(given.layers, self.activations, given.inputs)
+            by_outputs = self.by_outputs(outputs, given.inputs, given.targets)
+            if records < len(outputs):
+                by_outputs *= records / len(outputs)
+            by_layer = derivatives(given.layers, self.activations, inputs, by_outputs)
         found: dict[str, RecordGradients] = {}
-        if isinstance(of_weight, str):
-            found[of_weight] = outer_products(records, inputs, by_outputs)
-        if isinstance(of_bias, str):
-            found[of_bias] = shifts(records, by_outputs)
+        for (weight, bias), a, g in zip(self.layers, inputs, by_layer, strict=True):
+            if isinstance(weight, str):
+                found[weight] = outer_products(records, a, g)
+            if isinstance(bias, str):
+                found[bias] = shifts(records, g)
         return found
 
 
@@ -123,6 +140,13 @@ class Arguments:
     layers: list[tuple[Tensor, Tensor | None]]
     inputs: Tensor
     targets: Tensor
+
+    def take(self, rows: Places) -> "Arguments":
+        """Of some rows; the very tensors, if it is all of them in their order."""
+        if np.array_equal(rows, np.arange(len(self.inputs))):
+            return self
+        index = torch.from_numpy(rows)
+        return replace(self, inputs=self.inputs[index], targets=self.targets[index])
 
 
 def _tensor(one: "str | Tensor | None", params: Mapping[str, Tensor]) -> Any:

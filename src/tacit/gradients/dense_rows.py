@@ -1,4 +1,4 @@
-"""Small dense networks by PyTorch, in a few calls for all records: where there is no kernel.
+"""Dense networks by PyTorch, in a few calls for all records: large ones, and small ones where there is no kernel.
 
 Norms |g| |a| and shares factor * g a^T are formed in float64 of the same float32 numbers, as the kernel does. Rows are
 filled up to a number with which no operation treats the last of them in another way (isolation/rows.py).
@@ -45,13 +45,12 @@ class PlainRows:
         classes: int,
     ) -> None:
         self.columns, records = columns, len(x)
-        known = ((targets >= 0) & (targets < classes)) | (targets == _IGNORED) if classes else None
-        self.faults = 0 if known is None else records - int(known.sum())
+        self.faults = faults(targets, classes)
         with torch.no_grad():
-            self.inputs = _values(layers, activations, _filled(x, multiple))
+            self.inputs = values(layers, activations, _filled(x, multiple))
             outputs, filled = self.inputs.pop(), _filled(targets, multiple)
             g = by_outputs(outputs, self.inputs[0], filled)
-            self.gradients = _derivatives(layers, activations, self.inputs, g)
+            self.gradients = derivatives(layers, activations, self.inputs, g)
             self.inputs, self.gradients = ([part[:records] for part in of] for of in (self.inputs, self.gradients))
             self.squares = self._squares(records)
 
@@ -78,13 +77,21 @@ class PlainRows:
         return [found[column] for column in range(len(found))]
 
 
+def faults(targets: Tensor, classes: int) -> int:
+    """How many targets are none of so many classes; with 0 classes any number is right."""
+    if not classes:
+        return 0
+    known = ((targets >= 0) & (targets < classes)) | (targets == _IGNORED)
+    return len(targets) - int(known.sum())
+
+
 def _filled(rows: Tensor, multiple: int) -> Tensor:
     """With the last row repeated."""
     missing = -len(rows) % multiple
     return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])]) if missing else rows
 
 
-def _values(layers: Sequence[Any], activations: Sequence[int], x: Tensor) -> list[Tensor]:
+def values(layers: Sequence[Any], activations: Sequence[int], x: Tensor) -> list[Tensor]:
     """The inputs of every layer, and the outputs of the last."""
     found = [x]
     for (weight, bias), how in zip(layers, activations, strict=True):
@@ -93,7 +100,7 @@ def _values(layers: Sequence[Any], activations: Sequence[int], x: Tensor) -> lis
     return found
 
 
-def _derivatives(layers: Sequence[Any], activations: Sequence[int], inputs: list[Tensor], g: Tensor) -> list[Tensor]:
+def derivatives(layers: Sequence[Any], activations: Sequence[int], inputs: list[Tensor], g: Tensor) -> list[Tensor]:
     """Of each loss by the outputs of every layer, before its activation."""
     found = [g]
     for layer in range(len(layers) - 1, 0, -1):
@@ -104,7 +111,7 @@ def _derivatives(layers: Sequence[Any], activations: Sequence[int], inputs: list
 def _through(g: Tensor, a: Tensor, how: int) -> Tensor:
     """The derivative of an activation where its value is a, times g."""
     if how == RELU:
-        return torch.where(a <= 0.0, 0.0, g)
+        return torch.ops.aten.threshold_backward(g, a, 0)  # type: ignore[no-any-return]
     if how == TANH:
         return g * (1.0 - a * a)
     return g * (1.0 - a) * a if how == SIGMOID else g

@@ -1,6 +1,6 @@
 """What the user's losses compute, seen in the calls of PyTorch that they make.
 
-Losses whose calls are those of a small dense network and nothing else (:class:`Recording`) would make the same calls
+Losses whose calls are those of a dense network and nothing else (:class:`Recording`) would make the same calls
 again as long as nothing that they can reach by name has changed (:meth:`tacit.isolation.StateGuard.is_unchanged`). So
 they need not run: the network's gradients are known as a formula (``dense_model``). Losses that draw by chance or ask
 for values are never taken for one. What nobody can see (the time, files, the environment) is taken as it was when they
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tacit.gradients.bookkeeping import ForwardPass
-from tacit.gradients.dense_model import MOST_WEIGHTS, DenseModel, are_hooked
+from tacit.gradients.dense_model import DenseModel, are_hooked
 from tacit.isolation import StateGuard
 from tacit.isolation.batches import signature, tensors_of
 from tacit.isolation.functions import Known
@@ -248,8 +248,7 @@ class Remembered:
         """Losses that were no such network several times, or whose surroundings change at every step, are not."""
         if guard is None:
             return False
-        small = self.looks < _LOOKS and len(leaves) <= _MOST_LEAVES
-        self.is_known_as_other = not small or sum(leaf.numel() for leaf in leaves.values()) > 2 * MOST_WEIGHTS
+        self.is_known_as_other = self.looks >= _LOOKS or len(leaves) > _MOST_LEAVES
         return not self.is_known_as_other
 
     def note(self, run: Recording, guard: StateGuard | None) -> None:
