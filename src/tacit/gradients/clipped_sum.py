@@ -81,7 +81,7 @@ class ClippedSum:
     def path(self) -> str:
         """How the records were computed, in one line: public."""
         if self.by_formula:
-            return "a formula: this dense model needs no calls of its own"
+            return "a formula: this network needs no calls of its own"
         if self.reasons:
             return f"one record after the other, which is slow: {self.reasons[0]}"
         return "records together"

@@ -83,8 +83,8 @@ class Computing:
             assert given is not None  # as before, or it would not be known as one
             if len(rows) % (multiple := self.formula.multiple(given)):
                 raise RowsError(multiple)
-            self.row_bytes = self.formula.row_bytes(given)
-            return self.formula.gradients(given.take(rows), records)
+            found, row_bytes = self.formula.gradients(given.take(rows), records)
+            return self._held(found, row_bytes, len(rows))
         fresh = self.learned.fresh
         shared = int.from_bytes(chance.key[:8], "little")
         try:
@@ -106,12 +106,16 @@ class Computing:
         look = not seen.is_known_as_other and seen.is_worth_a_look(self._guard, self.leaves)
         kind = Recording if look else ForwardPass
         run = kind(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
-        found: Gradients = self._pass(partial(gradients_of, run, self._call, copy, self.leaves))
+        gradients: Gradients = self._pass(partial(gradients_of, run, self._call, copy, self.leaves))
         if isinstance(run, Recording):
             seen.note(run, self._guard)
-        held = sum([part.rows.nbytes for part in found.values() if isinstance(part, Dense)])
-        self.row_bytes = max(self.row_bytes, (2 * run.bytes + held) // len(rows))  # activations and their gradients
-        return found
+        return self._held(gradients, 2 * run.bytes // len(rows), len(rows))  # activations and their gradients
+
+    def _held(self, gradients: Gradients, row_bytes: int, rows: int) -> Gradients:
+        """Note what a row takes, with the gradients that were formed."""
+        formed = sum([part.rows.nbytes for part in gradients.values() if isinstance(part, Dense)])
+        self.row_bytes = max(self.row_bytes, row_bytes + formed // rows)
+        return gradients
 
     def losses_of(self, batch: Batch, chance: RecordChance, places: Places, *, alone: bool) -> object:
         """The losses of some rows, or of one alone, to the last bit, or what they raise."""

@@ -1,4 +1,4 @@
-"""Dense networks, as tables need them: their gradients by formula, in a few calls.
+"""Dense networks, as tables need them, and those behind convolutions: their gradients by formula, in a few calls.
 
 A record with outputs z = W a + b of a layer has the gradient g a^T by W and g by b, where g is the derivative of its
 loss by z. A linear layer under a likelihood of ours is known as such a network, and the user's own losses are if they
@@ -23,6 +23,7 @@ from torch.nn.modules import module as every_module
 from tacit.gradients.dense_rows import PlainRows, derivatives, faults, values
 from tacit.gradients.layers.linear import outer_products, shifts
 from tacit.gradients.record_gradients import RecordGradients
+from tacit.gradients.stages import Activation, Stage, tensor_of
 from tacit.isolation import Places
 from tacit.isolation.batches import signature
 from tacit.kernels import dense_rows
@@ -37,12 +38,13 @@ _MOST_WEIGHTS = 1 << 14  # more of them are multiplied faster as matrices of man
 
 @dataclass(frozen=True, slots=True)
 class DenseModel:
-    """A dense network under a loss of its outputs.
+    """A dense network under a loss of its outputs, perhaps behind stages that look at pictures.
 
     Args:
         layers: names of weight and bias among the parameters, or the tensor itself where it is not trained.
         leaves: where inputs and targets lie among the tensors of a batch.
         flattened: whether inputs are flattened first.
+        front: what is done to inputs before they are flattened, to ``width`` numbers each.
         form: of the batches that the losses were seen with (``tacit.isolation.batches.signature``), if they were.
     """
 
@@ -52,6 +54,8 @@ class DenseModel:
     weighed: bool = False
     leaves: tuple[int, int] = (0, 1)
     flattened: bool = False
+    front: tuple[Stage, ...] = ()
+    width: int = 0
     form: object = None
 
     def arguments(self, params: Mapping[str, Tensor], batch: Any) -> "Arguments | None":
@@ -62,22 +66,27 @@ class DenseModel:
         if self.form is not None and self.form != signature(batch):
             return None
         inputs, targets = parts[self.leaves[0]], parts[self.leaves[1]]
-        layers = [(_tensor(weight, params), _tensor(bias, params)) for weight, bias in self.layers]
+        layers = [(tensor_of(weight, params), tensor_of(bias, params)) for weight, bias in self.layers]
         weight = layers[0][0]
-        inputs = inputs.flatten(1) if self.flattened else inputs
+        inputs = inputs.flatten(1) if self.flattened and not self.front else inputs
         plain = inputs.dtype == weight.dtype == torch.float32 and inputs.device == targets.device == weight.device
         if not plain or targets.is_complex() or targets.dim() != 1:
             return None
-        width = inputs.shape[-1]
+        if not all(stage.fits(params) for stage in self.front):
+            return None
+        width = self.width or inputs.shape[-1]
         for weight, bias in layers:  # of frozen ones, whose data may be replaced, nobody else asks
             if weight.dim() != 2 or weight.shape[1] != width or (bias is not None and bias.shape != weight.shape[:1]):
                 return None
             width = len(weight)
-        return Arguments(layers, inputs, targets) if inputs.dim() == 2 and len(inputs) == len(targets) else None
+        fits = len(inputs) == len(targets) and (inputs.dim() == 2 or self.front)
+        return Arguments(params, layers, inputs, targets) if fits else None
 
     def rows(self, given: "Arguments", mechanism: GaussianSumMechanism) -> DenseRows | PlainRows | None:
         """All records of a batch, by the compiled kernel with their sum where the clip is plain; None if there are many
-        weights."""
+        weights, or pictures."""
+        if self.front:
+            return None
         names = tuple(mechanism.shapes)
         columns = tuple(names.index(one) if isinstance(one, str) else -1 for layer in self.layers for one in layer)
         widths = (given.inputs.shape[1], *(weight.shape[0] for weight, _ in given.layers))
@@ -101,7 +110,8 @@ class DenseModel:
 
         ReLU and softmax never do, and products do where one of the sides is a vector.
         """
-        if not {*self.activations} <= {NONE, RELU} or not isinstance(self.likelihood, Categorical) or self.weighed:
+        activations = {*self.activations, *(stage.how for stage in self.front if isinstance(stage, Activation))}
+        if not activations <= {NONE, RELU} or not isinstance(self.likelihood, Categorical) or self.weighed:
             return math.lcm(16, 32 * torch.get_num_threads())
         return 16 if any(1 in weight.shape for weight, _ in given.layers) else 1
 
@@ -112,31 +122,50 @@ class DenseModel:
     def _classes(self, given: "Arguments") -> int:
         return len(given.layers[-1][0]) if isinstance(self.likelihood, Categorical) else 0
 
-    def row_bytes(self, given: "Arguments") -> int:
-        """What a row takes in memory, about: its inputs, and activations and gradients of each layer."""
-        return 4 * (given.inputs.shape[1] + 2 * sum(len(weight) for weight, _ in given.layers))
+    def gradients(self, given: "Arguments", records: int) -> tuple[dict[str, RecordGradients], int]:
+        """Of all records of a batch by PyTorch, and what a row took in memory, about.
 
-    def gradients(self, given: "Arguments", records: int) -> dict[str, RecordGradients]:
-        """Of all records of a batch by PyTorch; the loss of a record is the mean over its rows."""
+        The loss of a record is the mean over its rows.
+        """
         with torch.no_grad():
-            *inputs, outputs = values(given.layers, self.activations, given.inputs)
-            by_outputs = self.by_outputs(outputs, given.inputs, given.targets)
+            a, kept = given.inputs, []
+            for stage in self.front:
+                a, of_stage = stage.forward(given.params, a)
+                kept.append(of_stage)
+            *inputs, outputs = values(given.layers, self.activations, a.flatten(1) if self.front else a)
+            by_outputs = self.by_outputs(outputs, inputs[0], given.targets)
             if records < len(outputs):
                 by_outputs *= records / len(outputs)
             by_layer = derivatives(given.layers, self.activations, inputs, by_outputs)
+            held = sum(one.nbytes for one in (*inputs, outputs, *(one for of_stage in kept for one in of_stage)))
+            found: dict[str, RecordGradients] = {}
+            for (weight, bias), x, g in zip(self.layers, inputs, by_layer, strict=True):
+                if isinstance(weight, str):
+                    found[weight] = outer_products(records, x, g)
+                if isinstance(bias, str):
+                    found[bias] = shifts(records, g)
+            if any(stage.is_trained for stage in self.front):
+                found |= self._of_front(given, records, kept, (by_layer[0] @ given.layers[0][0]).view(a.shape))
+        return found, 2 * held // len(outputs)
+
+    def _of_front(
+        self, given: "Arguments", records: int, kept: list[tuple[Any, ...]], g: Tensor
+    ) -> dict[str, RecordGradients]:
+        """From the last stage back to the first that is trained; what each of them kept is free again after it."""
         found: dict[str, RecordGradients] = {}
-        for (weight, bias), a, g in zip(self.layers, inputs, by_layer, strict=True):
-            if isinstance(weight, str):
-                found[weight] = outer_products(records, a, g)
-            if isinstance(bias, str):
-                found[bias] = shifts(records, g)
+        first = [stage.is_trained for stage in self.front].index(True)
+        for place in range(len(self.front) - 1, first - 1, -1):
+            stage, of_stage = self.front[place], kept.pop()
+            found.update(stage.gradients(records, of_stage, g))
+            g = stage.back(given.params, of_stage, g) if place > first else g
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Weight and bias of each layer, inputs [records, width] and targets [records]."""
+    """All parameters, weight and bias of each layer, inputs [records, ...] and targets [records]."""
 
+    params: Mapping[str, Tensor]
     layers: list[tuple[Tensor, Tensor | None]]
     inputs: Tensor
     targets: Tensor
@@ -147,11 +176,6 @@ class Arguments:
             return self
         index = torch.from_numpy(rows)
         return replace(self, inputs=self.inputs[index], targets=self.targets[index])
-
-
-def _tensor(one: "str | Tensor | None", params: Mapping[str, Tensor]) -> Any:
-    found = params[one] if isinstance(one, str) else one
-    return None if found is None else found.detach()
 
 
 @lru_cache(maxsize=64)

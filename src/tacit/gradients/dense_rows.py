@@ -16,7 +16,7 @@ from tacit.kernels.dense import RELU, SIGMOID, TANH
 
 _IGNORED = -100  # the class that says nothing, as in cross_entropy
 _ROWS = 4096  # whose copies in float64 are held at once
-_ACTIVATED: dict[int, Callable[[Tensor], Tensor]] = {RELU: torch.relu, TANH: torch.tanh, SIGMOID: torch.sigmoid}
+ACTIVATED: dict[int, Callable[[Tensor], Tensor]] = {RELU: torch.relu, TANH: torch.tanh, SIGMOID: torch.sigmoid}
 
 
 class PlainRows:
@@ -96,7 +96,7 @@ def values(layers: Sequence[Any], activations: Sequence[int], x: Tensor) -> list
     found = [x]
     for (weight, bias), how in zip(layers, activations, strict=True):
         value = functional.linear(found[-1], weight, bias)
-        found.append(_ACTIVATED[how](value) if how in _ACTIVATED else value)
+        found.append(ACTIVATED[how](value) if how in ACTIVATED else value)
     return found
 
 
@@ -104,11 +104,11 @@ def derivatives(layers: Sequence[Any], activations: Sequence[int], inputs: list[
     """Of each loss by the outputs of every layer, before its activation."""
     found = [g]
     for layer in range(len(layers) - 1, 0, -1):
-        found.append(_through(found[-1] @ layers[layer][0], inputs[layer], activations[layer - 1]))
+        found.append(through(found[-1] @ layers[layer][0], inputs[layer], activations[layer - 1]))
     return found[::-1]
 
 
-def _through(g: Tensor, a: Tensor, how: int) -> Tensor:
+def through(g: Tensor, a: Tensor, how: int) -> Tensor:
     """The derivative of an activation where its value is a, times g."""
     if how == RELU:
         return torch.ops.aten.threshold_backward(g, a, 0)  # type: ignore[no-any-return]

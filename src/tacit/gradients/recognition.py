@@ -19,13 +19,15 @@ from torch.nn import functional
 
 from tacit.gradients.bookkeeping import ForwardPass
 from tacit.gradients.dense_model import DenseModel, are_hooked
+from tacit.gradients.layers.convolution import geometry_of
+from tacit.gradients.stages import Activation, Convolution, GroupNorm, MaxPool, Stage
 from tacit.isolation import StateGuard
 from tacit.isolation.batches import signature, tensors_of
 from tacit.isolation.functions import Known
 from tacit.kernels.dense import NONE, RELU, SIGMOID, TANH
 from tacit.likelihoods import Bernoulli, Categorical, Gaussian
 
-_MOST_LEAVES = 16
+_MOST_LEAVES = 64
 _LOOKS = 32  # in a row without use ...
 _OF_OTHERS = 8  # ... of which one that saw a call of another kind counts for so many
 
@@ -121,34 +123,80 @@ class _Reading:
         while id(outputs) not in self.places:
             activation = NONE
             if self.is_made_by(outputs, _ACTIVATIONS):
-                activation, args, kwargs = self.take(outputs, _ACTIVATIONS)
-                (outputs,) = _only(args, {**kwargs, "inplace": None} if not kwargs.get("inplace") else kwargs, 1)
+                outputs, activation = self._activated(outputs)
             elif layers and self.is_made_by(outputs, _FLATTEN):
                 return self._flattened(outputs, targets, layers, activations, likelihood)
             _, args, kwargs = self.take(outputs, _LINEAR)
             outputs, weight, bias = _linear_arguments(*args, **kwargs)
             layers.append((self._parameter(weight), None if bias is None else self._parameter(bias)))
             activations.append(activation)
-        return self._made(outputs, targets, layers, activations, likelihood, False)
+        return self._made(outputs, targets, layers, activations, likelihood)
 
     def _flattened(self, outputs: Any, targets: Any, layers: Any, activations: Any, likelihood: Any) -> DenseModel:
-        _, args, kwargs = self.take(outputs, _FLATTEN)
-        if kwargs or args[1:] not in ((1,), (1, -1)):
+        """One row of numbers, by whatever call: a record cannot see how many rows there are."""
+        if outputs.dim() != 2 or len(outputs) != 1:
             raise _OtherCallError
-        return self._made(args[0], targets, layers, activations, likelihood, True)
+        _, args, kwargs = self.take(outputs, _FLATTEN)
+        inputs, front = self._front(args[0])
+        return self._made(inputs, targets, layers, activations, likelihood, front, outputs.shape[1])
+
+    def _front(self, outputs: Any) -> tuple[Any, tuple[Stage, ...]]:
+        """What is done to pictures, from the last call back to the inputs."""
+        found: list[Stage] = []
+        while id(outputs) not in self.places:
+            if self.is_made_by(outputs, _ACTIVATIONS):
+                outputs, activation = self._activated(outputs)
+                found.append(Activation(how=activation))
+                continue
+            stage, args, kwargs = self.take(outputs, _STAGES)
+            outputs, made = stage(self, *args, **kwargs)
+            found.append(made)
+        return outputs, tuple(reversed(found))
+
+    def _activated(self, outputs: Any) -> tuple[Any, int]:
+        """What an activation was given, and which it is."""
+        activation, args, kwargs = self.take(outputs, _ACTIVATIONS)
+        (given,) = _only(args, {**kwargs, "inplace": None} if not kwargs.get("inplace") else kwargs, 1)
+        return given, activation
+
+    def convolution(self, input: Any, weight: Any, bias: Any = None, *how: Any, **named: Any) -> tuple[Any, Stage]:
+        geometry = geometry_of(weight.shape, *how, **named)
+        if input.dim() != weight.dim() or any(before != behind for before, behind in geometry.padding):
+            raise _OtherCallError
+        names = self._parameter(weight), None if bias is None else self._parameter(bias)
+        return input, Convolution(*names, tuple(weight.shape), geometry=geometry)
+
+    def group_norm(
+        self, input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any, **__: Any
+    ) -> tuple[Any, Stage]:
+        shape = () if weight is None else tuple(weight.shape)
+        return input, GroupNorm(self._parameter(weight), self._parameter(bias), shape, groups=num_groups, eps=eps)
+
+    def max_pool(
+        self, input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+        ceil_mode: bool = False, return_indices: bool = False,
+    ) -> tuple[Any, Stage]:  # fmt: skip
+        if input.dim() != 4 or return_indices:
+            raise _OtherCallError
+        sizes = kernel_size, stride or kernel_size, padding, dilation
+        return input, MaxPool(how=(*((one, one) if isinstance(one, int) else tuple(one) for one in sizes), ceil_mode))
 
     def _made(
-        self, inputs: Any, targets: Any, layers: list[Any], activations: list[int], likelihood: Any, flattened: bool
-    ) -> DenseModel:
+        self, inputs: Any, targets: Any, layers: list[Any], activations: list[int], likelihood: Any,
+        front: tuple[Stage, ...] = (), width: int = 0,
+    ) -> DenseModel:  # fmt: skip
         places = self.places.get(id(inputs)), self.places.get(id(targets))
-        names = [one for layer in layers for one in layer if isinstance(one, str)]
-        once = sorted(names) == sorted(self.run.names.values())
+        of_front = [one for stage in front for one in (stage.weight, stage.bias)]
+        names = [one for one in (*of_front, *(one for layer in layers for one in layer)) if isinstance(one, str)]
+        once, flattened = sorted(names) == sorted(self.run.names.values()), bool(width)
         if self.made or None in places or places[0] == places[1] or not layers or activations[0] != NONE or not once:
             raise _OtherCallError
         if not flattened and inputs.dim() != 2:
             raise _OtherCallError
         order = tuple(reversed(layers)), tuple(reversed(activations))
-        return DenseModel(*order, likelihood, leaves=places, flattened=flattened)  # type: ignore[arg-type]
+        return DenseModel(  # type: ignore[arg-type]
+            *order, likelihood, leaves=places, flattened=flattened, front=front, width=width
+        )
 
     def _parameter(self, tensor: Any) -> "str | Tensor":
         """A trained one by name; one that is not as it is."""
@@ -229,9 +277,15 @@ _SQUARES: dict[Any, tuple[Any, ...]] = {
 }
 _DIFFERENCES: dict[Any, bool] = dict.fromkeys((torch.sub, _T.sub, _T.__sub__), True)
 _COLUMNS: dict[Any, str] = {_T.__getitem__: "getitem", torch.squeeze: "squeeze", _T.squeeze: "squeeze"}
-_FLATTEN: dict[Any, bool] = dict.fromkeys((torch.flatten, _T.flatten), True)
+_FLATTEN: dict[Any, bool] = dict.fromkeys((torch.flatten, _T.flatten, _T.view, torch.reshape, _T.reshape), True)
+_STAGES: dict[Any, Any] = {
+    torch.conv2d: _Reading.convolution,
+    functional.group_norm: _Reading.group_norm,
+    functional.max_pool2d: _Reading.max_pool,
+    torch.max_pool2d: _Reading.max_pool,
+}
 _AS_FLOATS: dict[Any, bool] = {_T.float: True}
-_KNOWN = {*_LINEAR, *_ACTIVATIONS, *_LOSSES, *_SQUARES, *_DIFFERENCES, *_COLUMNS, *_FLATTEN, *_AS_FLOATS}
+_KNOWN = {*_LINEAR, *_ACTIVATIONS, *_LOSSES, *_SQUARES, *_DIFFERENCES, *_COLUMNS, *_FLATTEN, *_AS_FLOATS, *_STAGES}
 
 
 @dataclass(slots=True)

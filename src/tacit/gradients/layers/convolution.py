@@ -268,7 +268,7 @@ def _pays(pixels: int, places: int, shape: torch.Size) -> bool:
     return _FEWEST <= places <= MOST_PLACES and _SMALL_PART * pairs < 2 * places * shape.numel()
 
 
-def _form(
+def gradients_of_convolution(
     records: int, x: Tensor, geometry: Callable[[], Geometry], shape: torch.Size, turned: bool, g: Tensor
 ) -> Sequence[RecordGradients | None]:
     x = x.to(g.dtype)
@@ -318,14 +318,14 @@ def _convolution(convolve: Callable[..., Tensor], turned: bool) -> Callable[...,
         x = run.rows_first(input)
         x = x.flatten(0, 1) if input.dim() == dims + 2 else x
         out = convolve(x, run.twin(weight), run.twin(bias), *rest, **named)
-        geometry = partial(_transposed_geometry if turned else _geometry, weight.shape, *rest, **named)
-        run.keep(out, (x,), (weight, bias), partial(_form, run.records, x, geometry, weight.shape, turned))
+        geometry = partial(_transposed_geometry if turned else geometry_of, weight.shape, *rest, **named)
+        run.keep(out, (x,), (weight, bias), partial(gradients_of_convolution, run.records, x, geometry, weight.shape, turned))
         return run.wrap(run.split(out) if input.dim() == dims + 2 else out)
 
     return rule
 
 
-def _geometry(shape: torch.Size, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Geometry:
+def geometry_of(shape: torch.Size, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Geometry:
     kernel, dims = tuple(shape[2:]), len(shape) - 2
     dilations = _tuple(dilation, dims)
     return Geometry(kernel, _tuple(stride, dims), _padding(padding, kernel, dilations), dilations, groups)

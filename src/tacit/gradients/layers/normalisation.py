@@ -85,11 +85,11 @@ def group_norm(
         return NotImplemented
     x = run.rows_first(input).flatten(0, 1)
     out = functional.group_norm(x, num_groups, run.twin(weight), run.twin(bias), eps)
-    run.keep(out, (x,), (weight, bias), partial(_grouped, run.records, x, num_groups, eps))
+    run.keep(out, (x,), (weight, bias), partial(gradients_of_group_norm, run.records, x, num_groups, eps))
     return run.wrap(run.split(out))
 
 
-def _grouped(records: int, x: Tensor, groups: int, eps: float, g: Tensor) -> Sequence[RecordGradients | None]:
+def gradients_of_group_norm(records: int, x: Tensor, groups: int, eps: float, g: Tensor) -> Sequence[RecordGradients | None]:
     """Scale and shift of every row at once."""
     x, g = full(x).contiguous(), g.contiguous()
     rows = group_norm_rows(x, g, groups, eps) or _group_norm_rows(x, g, groups, eps)

@@ -87,6 +87,12 @@ def call_faster(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return function(*args, **kwargs)
 
 
+def max_pool_with_places(input: Tensor, *how: Any) -> tuple[Tensor, Tensor]:
+    """The maxima of pictures and where they lie, by the kernel where it is faster."""
+    found = max_pool(input, *how) if input.numel() >= _ENOUGH else None
+    return _pool(input, *how) if found is None else found
+
+
 class _ByKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Stands below autograd and answers the one operation that all max poolings of one and two dimensions become."""
 

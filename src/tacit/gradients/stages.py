@@ -1,0 +1,129 @@
+"""What a known network does to its inputs before its dense layers: convolutions, group norms, activations and pools.
+
+Each stage computes all rows at once, forwards and backwards, by the very operations of PyTorch that its graph would
+call; none of them joins rows. The gradients of records come from the rules of the layers.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.gradients.dense_rows import ACTIVATED, through
+from tacit.gradients.layers.convolution import Geometry, gradients_of_convolution
+from tacit.gradients.layers.normalisation import gradients_of_group_norm
+from tacit.gradients.layers.whole_rows import max_pool_with_places
+from tacit.gradients.record_gradients import RecordGradients
+
+Name = str | Tensor | None  # of a parameter that is trained, one that is not, or none
+Params = Mapping[str, Tensor]
+Gradients = Iterator[tuple[str, RecordGradients]]
+_aten: Any = torch.ops.aten
+
+
+def tensor_of(one: Name, params: Params) -> Any:
+    """The parameter itself, without a graph."""
+    found = params[one] if isinstance(one, str) else one
+    return None if found is None else found.detach()
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """``forward`` gives the outputs and what the way back needs, ``back`` the derivative by the inputs."""
+
+    weight: Name = None
+    bias: Name = None
+    shape: tuple[int, ...] = ()
+
+    @property
+    def is_trained(self) -> bool:
+        return isinstance(self.weight, str) or isinstance(self.bias, str)
+
+    def fits(self, params: Params) -> bool:
+        """Whether the weight has the shape that it had: the data of a frozen one may be replaced."""
+        return self.weight is None or tuple(tensor_of(self.weight, params).shape) == tuple(self.shape)
+
+    def gradients(self, records: int, kept: tuple[Any, ...], g: Tensor) -> Gradients:
+        """Of the trained parameters, where g is the derivative by the outputs."""
+        formed = self.form(records, kept, g) if self.is_trained else ()
+        for name, part in zip((self.weight, self.bias), formed, strict=False):
+            if isinstance(name, str) and part is not None:
+                yield name, part
+
+    def form(self, records: int, kept: tuple[Any, ...], g: Tensor) -> Any:
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution(_Stage):
+    geometry: Geometry
+
+    @property
+    def _how(self) -> tuple[Any, ...]:
+        padding = [pad for pad, _ in self.geometry.padding]  # as much before as behind
+        return self.geometry.stride, padding, self.geometry.dilation
+
+    def forward(self, params: Params, a: Tensor) -> tuple[Tensor, tuple[Any, ...]]:
+        weight, bias = tensor_of(self.weight, params), tensor_of(self.bias, params)
+        return torch.conv2d(a, weight, bias, *self._how, self.geometry.groups), (a,)
+
+    def back(self, params: Params, kept: tuple[Any, ...], g: Tensor) -> Tensor:
+        how = *self._how, False, [0] * len(self.geometry.kernel), self.geometry.groups, [True, False, False]
+        found: Tensor = _aten.convolution_backward(g, *kept, tensor_of(self.weight, params), None, *how)[0]
+        return found
+
+    def form(self, records: int, kept: tuple[Any, ...], g: Tensor) -> Any:
+        return gradients_of_convolution(records, *kept, lambda: self.geometry, torch.Size(self.shape), False, g)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupNorm(_Stage):
+    groups: int
+    eps: float
+
+    def forward(self, params: Params, a: Tensor) -> tuple[Tensor, tuple[Any, ...]]:
+        a = a.contiguous()
+        sizes = len(a), a.shape[1], a[0, 0].numel(), self.groups
+        scaled = a, tensor_of(self.weight, params), tensor_of(self.bias, params)
+        out, mean, spread = torch.native_group_norm(*scaled, *sizes, self.eps)
+        return out, (a, mean, spread)
+
+    def back(self, params: Params, kept: tuple[Any, ...], g: Tensor) -> Tensor:
+        sizes = len(g), g.shape[1], g[0, 0].numel(), self.groups, [True, False, False]
+        weight = tensor_of(self.weight, params)
+        found: Tensor = _aten.native_group_norm_backward(g.contiguous(), *kept, weight, *sizes)[0]
+        return found
+
+    def form(self, records: int, kept: tuple[Any, ...], g: Tensor) -> Any:
+        return gradients_of_group_norm(records, kept[0], self.groups, self.eps, g)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activation(_Stage):
+    how: int
+
+    def forward(self, params: Params, a: Tensor) -> tuple[Tensor, tuple[Any, ...]]:
+        out = ACTIVATED[self.how](a)
+        return out, (out,)
+
+    def back(self, params: Params, kept: tuple[Any, ...], g: Tensor) -> Tensor:
+        return through(g, *kept, self.how)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxPool(_Stage):
+    how: tuple[Any, ...]  # kernel, stride, padding, dilation, whether parts of a window count
+
+    def forward(self, params: Params, a: Tensor) -> tuple[Tensor, tuple[Any, ...]]:
+        out, places = max_pool_with_places(a, *self.how)
+        return out, (a, places)
+
+    def back(self, params: Params, kept: tuple[Any, ...], g: Tensor) -> Tensor:
+        a, places = kept
+        found: Tensor = _aten.max_pool2d_with_indices_backward(g, a, *self.how, places)
+        return found
+
+
+Stage = Convolution | GroupNorm | Activation | MaxPool
