@@ -105,6 +105,14 @@ RECOGNISED = {
         ),
         classes_of_pictures,
     ),
+    "in place": (net(linear(7, 5), lambda: nn.ReLU(inplace=True), linear(5, 3)), classes),
+    "pictures, in place": (
+        net(
+            conv(2, 5, 3), lambda: nn.GroupNorm(1, 5), lambda: nn.ReLU(True), pool(2),
+            conv(5, 4, 2), lambda: nn.ReLU(True), nn.Flatten, linear(8, 3),
+        ),
+        classes_of_pictures,
+    ),
     "pictures, as people write": (Viewed, classes_of_pictures),
     "pictures, frozen in part": (frozen_front, classes_of_pictures),
 }  # fmt: skip
@@ -363,8 +371,30 @@ def input_as_target(model, batch):
     return functional.mse_loss(model(batch[0])[:, 0], batch[0][:, 0], reduction="none")
 
 
+def multiplied_in_place(model, batch):
+    return functional.cross_entropy(model(batch[0]).mul_(3.0), batch[1], reduction="none")
+
+
+def divided_in_place(model, batch):
+    outputs = model(batch[0])
+    outputs /= 3.0
+    return functional.cross_entropy(outputs, batch[1], reduction="none")
+
+
+def activated_by_its_method(model, batch):
+    return functional.cross_entropy(model(batch[0]).relu_(), batch[1], reduction="none")
+
+
+def activated_after_use(model, batch):
+    outputs = model(batch[0])
+    losses = functional.cross_entropy(outputs, batch[1], reduction="none")
+    functional.relu(outputs, inplace=True)
+    return losses
+
+
 OTHERS = [drawn, drawn_by_numpy, asked, smoothed, weighted, scaled, twice, something_else, other_column,
-          input_as_target]  # fmt: skip
+          input_as_target, multiplied_in_place, divided_in_place, activated_by_its_method,
+          activated_after_use]  # fmt: skip
 
 
 @pytest.mark.parametrize("losses", OTHERS, ids=lambda losses: losses.__name__)
@@ -391,6 +421,43 @@ def test_models_that_do_anything_else_run_at_every_step(model):
     batch = (batch[0].double(), batch[1]) if next(model.parameters()).dtype == torch.float64 else batch
     engine.sum(batch)
     assert not engine.sum(batch).by_formula
+
+
+class Shortcut(nn.Module):
+    """A picture is read twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(2, 2, 3, padding=1), nn.Linear(112, 3)
+
+    def forward(self, x):
+        inner = self.conv(x)
+        return self.head((functional.relu(inner) + inner).flatten(1))
+
+
+SAME = nn.Conv2d(2, 2, 3, padding=1)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Conv2d(2, 2, 2, padding="same"), nn.Flatten(), nn.Linear(112, 3)),
+        nn.Sequential(nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"), nn.Flatten(), nn.Linear(112, 3)),
+        nn.Sequential(nn.Conv2d(2, 2, 3), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(12, 3)),
+        nn.Sequential(nn.Conv2d(2, 2, 3), nn.GroupNorm(1, 2, affine=False), nn.Flatten(), nn.Linear(60, 3)),
+        nn.Sequential(SAME, nn.ReLU(), SAME, nn.Flatten(), nn.Linear(112, 3)),
+        nn.Sequential(nn.Conv2d(2, 2, 3, padding=1), nn.Flatten(2), nn.Flatten(), nn.Linear(112, 3)),
+        nn.Sequential(nn.Conv2d(2, 3, (8, 7)), nn.Flatten()),
+        Shortcut(),
+    ],
+    ids=["same", "reflect", "mean", "not scaled", "tied", "flattened twice", "no dense layer", "shortcut"],
+)
+def test_pictures_that_are_looked_at_in_another_way_run_at_every_step(model):
+    engine, batch = Engine(model, classes_of_pictures), rows_for(classes_of_pictures)
+    for _ in range(3):
+        found, wanted = engine.sum(batch), engine.sum(batch, "record")
+        assert not found.by_formula
+        torch.testing.assert_close(found.squared_norms, wanted.squared_norms, rtol=1e-4, atol=1e-9)
 
 
 def test_tied_layers_run_at_every_step():

@@ -206,17 +206,17 @@ class _Summing:
 
     def add_dense(self, model: DenseModel, groups: Sequence[RecordGroup], *, by_kernel: bool) -> bool:
         """All records by the kernel. If it cannot, nothing is added, and the formula is kept for PyTorch."""
-        given = [model.arguments(self._params, group.batch) for group in groups]
-        suits = all(one is not None for one in given)
-        rows = [model.rows(one, self.mechanism) for one in given if one is not None] if by_kernel and suits else []
+        given = [one for one in (model.arguments(self._params, group.batch) for group in groups) if one is not None]
+        suits = len(given) == len(groups)
+        rows = [model.rows(one, self.mechanism) for one in given] if by_kernel and suits else []
         found = [one for one in rows if one is not None]
         if len(found) < len(groups):
             self.computing.formula = model if suits else None
             for one in given if by_kernel and suits else ():
                 self.faults += _no_class(model.faults(one))
             return False
-        for group, one in zip(groups, found, strict=True):
-            self._add_rows(group.places, one)
+        for group, of_group in zip(groups, found, strict=True):
+            self._add_rows(group.places, of_group)
         self.by_kernel = True
         return True
 

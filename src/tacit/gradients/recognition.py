@@ -58,13 +58,19 @@ class Recording(ForwardPass):
 
     def watched(self, facts: Known, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         output = super().watched(facts, func, args, kwargs)
-        if args and output is args[0]:  # which does nothing, as dropout outside training
+        writes = facts.writes or kwargs.get("inplace") or "out" in kwargs
+        if func in _MAY_DO_NOTHING and args and output is args[0] and not writes:  # as dropout outside training
             return output
-        if func not in _KNOWN:
+        if func not in _KNOWN or (writes and not self._is_activated_in_place(func, args, kwargs)):
             self.is_other, self.calls = True, []
         if not self.is_other:
             self.calls.append((func, args, kwargs, output))
         return output
+
+    def _is_activated_in_place(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """ReLU(inplace=True) of what no other call has read: as if it gave a new tensor."""
+        read = (one for _, given, named, _ in self.calls for one in (*given, *named.values()))
+        return func in _ACTIVATIONS and "out" not in kwargs and not any(one is args[0] for one in read)
 
 
 def _is_autocast() -> bool:
@@ -98,20 +104,23 @@ class _Reading:
     def __init__(self, run: Recording, leaves: Sequence[Tensor]) -> None:
         self.run = run
         self.places = {id(leaf): place for place, leaf in enumerate(leaves)}
-        self.made = {id(output): (func, args, kwargs) for func, args, kwargs, output in run.calls}
-        if len(self.made) != len(run.calls) or len(leaves) != 2:
+        self.made: dict[int, list[tuple[Any, tuple[Any, ...], dict[str, Any]]]] = {}
+        for func, args, kwargs, output in run.calls:  # in place: the same tensor again
+            self.made.setdefault(id(output), []).append((func, args, kwargs))
+        if len(leaves) != 2:
             raise _OtherCallError
 
     def take(self, tensor: Any, functions: Mapping[Any, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """The call that gave a tensor, if it is one of these functions, by what they stand for."""
-        call = self.made.get(id(tensor))
-        if call is None or call[0] not in functions:
+        if not self.is_made_by(tensor, functions):
             raise _OtherCallError
-        del self.made[id(tensor)]
-        return functions[call[0]], call[1], call[2]
+        func, args, kwargs = self.made[id(tensor)].pop()
+        if not self.made[id(tensor)]:
+            del self.made[id(tensor)]
+        return functions[func], args, kwargs
 
     def is_made_by(self, tensor: Any, functions: Mapping[Any, Any]) -> bool:
-        return id(tensor) in self.made and self.made[id(tensor)][0] in functions
+        return id(tensor) in self.made and self.made[id(tensor)][-1][0] in functions
 
     def network(self, result: Any) -> DenseModel:
         likelihood, outputs, targets = self._loss(result)
@@ -136,7 +145,7 @@ class _Reading:
         """One row of numbers, by whatever call: a record cannot see how many rows there are."""
         if outputs.dim() != 2 or len(outputs) != 1:
             raise _OtherCallError
-        _, args, kwargs = self.take(outputs, _FLATTEN)
+        _, args, _ = self.take(outputs, _FLATTEN)
         inputs, front = self._front(args[0])
         return self._made(inputs, targets, layers, activations, likelihood, front, outputs.shape[1])
 
@@ -156,7 +165,7 @@ class _Reading:
     def _activated(self, outputs: Any) -> tuple[Any, int]:
         """What an activation was given, and which it is."""
         activation, args, kwargs = self.take(outputs, _ACTIVATIONS)
-        (given,) = _only(args, {**kwargs, "inplace": None} if not kwargs.get("inplace") else kwargs, 1)
+        (given,) = _only(args, {**kwargs, "inplace": None}, 1)
         return given, activation
 
     def convolution(self, input: Any, weight: Any, bias: Any = None, *how: Any, **named: Any) -> tuple[Any, Stage]:
@@ -194,9 +203,8 @@ class _Reading:
         if not flattened and inputs.dim() != 2:
             raise _OtherCallError
         order = tuple(reversed(layers)), tuple(reversed(activations))
-        return DenseModel(  # type: ignore[arg-type]
-            *order, likelihood, leaves=places, flattened=flattened, front=front, width=width
-        )
+        found = DenseModel(*order, likelihood, flattened=flattened, front=front, width=width)
+        return replace(found, leaves=places)  # type: ignore[arg-type]
 
     def _parameter(self, tensor: Any) -> "str | Tensor":
         """A trained one by name; one that is not as it is."""
@@ -285,6 +293,10 @@ _STAGES: dict[Any, Any] = {
     torch.max_pool2d: _Reading.max_pool,
 }
 _AS_FLOATS: dict[Any, bool] = {_T.float: True}
+_MAY_DO_NOTHING = {
+    *(functional.dropout, functional.dropout1d, functional.dropout2d, functional.dropout3d, functional.alpha_dropout),
+    *(torch.dropout, _T.contiguous, _T.to, _T.float, _T.cpu, _T.type_as, *_FLATTEN),
+}
 _KNOWN = {*_LINEAR, *_ACTIVATIONS, *_LOSSES, *_SQUARES, *_DIFFERENCES, *_COLUMNS, *_FLATTEN, *_AS_FLOATS, *_STAGES}
 
 

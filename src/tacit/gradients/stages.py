@@ -67,7 +67,7 @@ class Convolution(_Stage):
 
     def forward(self, params: Params, a: Tensor) -> tuple[Tensor, tuple[Any, ...]]:
         weight, bias = tensor_of(self.weight, params), tensor_of(self.bias, params)
-        return torch.conv2d(a, weight, bias, *self._how, self.geometry.groups), (a,)
+        return _aten.conv2d(a, weight, bias, *self._how, self.geometry.groups), (a,)
 
     def back(self, params: Params, kept: tuple[Any, ...], g: Tensor) -> Tensor:
         how = *self._how, False, [0] * len(self.geometry.kernel), self.geometry.groups, [True, False, False]
@@ -75,7 +75,8 @@ class Convolution(_Stage):
         return found
 
     def form(self, records: int, kept: tuple[Any, ...], g: Tensor) -> Any:
-        return gradients_of_convolution(records, *kept, lambda: self.geometry, torch.Size(self.shape), False, g)
+        (x,) = kept
+        return gradients_of_convolution(records, x, lambda: self.geometry, torch.Size(self.shape), False, g)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,8 @@ class Activation(_Stage):
         return out, (out,)
 
     def back(self, params: Params, kept: tuple[Any, ...], g: Tensor) -> Tensor:
-        return through(g, *kept, self.how)
+        (out,) = kept
+        return through(g, out, self.how)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from tacit.isolation.rows import RowsError, SplitError, UncoveredError
 Places = npt.NDArray[np.int64]
 
 _LEAST = 16  # rows: for fewer libraries take other kernels
+_SIZES = 64  # of samples between a number and its double: libraries make code for each, which takes as long as a step
 _RAISES = {dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"]}
 _VMAP = re.compile(
     r"vmap|functorch|batching rule|Batched|in_dims|does not have a storage|data-dependent", re.IGNORECASE
@@ -41,6 +42,7 @@ class Fill:
     def __call__(self, places: Places, rows_each: int = 1) -> Places:
         """The places with the last one repeated."""
         step = self.multiple // math.gcd(self.multiple, rows_each)
+        step *= 1 << max(0, (len(places) // (_SIZES * step)).bit_length() - 1)
         wanted = -(-max(len(places), -(-_LEAST // rows_each)) // step) * step
         return np.append(places, places[-1:].repeat(wanted - len(places)))
 

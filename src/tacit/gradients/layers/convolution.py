@@ -319,7 +319,9 @@ def _convolution(convolve: Callable[..., Tensor], turned: bool) -> Callable[...,
         x = x.flatten(0, 1) if input.dim() == dims + 2 else x
         out = convolve(x, run.twin(weight), run.twin(bias), *rest, **named)
         geometry = partial(_transposed_geometry if turned else geometry_of, weight.shape, *rest, **named)
-        run.keep(out, (x,), (weight, bias), partial(gradients_of_convolution, run.records, x, geometry, weight.shape, turned))
+        run.keep(
+            out, (x,), (weight, bias), partial(gradients_of_convolution, run.records, x, geometry, weight.shape, turned)
+        )
         return run.wrap(run.split(out) if input.dim() == dims + 2 else out)
 
     return rule

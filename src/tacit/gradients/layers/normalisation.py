@@ -89,7 +89,9 @@ def group_norm(
     return run.wrap(run.split(out))
 
 
-def gradients_of_group_norm(records: int, x: Tensor, groups: int, eps: float, g: Tensor) -> Sequence[RecordGradients | None]:
+def gradients_of_group_norm(
+    records: int, x: Tensor, groups: int, eps: float, g: Tensor
+) -> Sequence[RecordGradients | None]:
     """Scale and shift of every row at once."""
     x, g = full(x).contiguous(), g.contiguous()
     rows = group_norm_rows(x, g, groups, eps) or _group_norm_rows(x, g, groups, eps)
