@@ -392,9 +392,33 @@ def activated_after_use(model, batch):
     return losses
 
 
-OTHERS = [drawn, drawn_by_numpy, asked, smoothed, weighted, scaled, twice, something_else, other_column,
-          input_as_target, multiplied_in_place, divided_in_place, activated_by_its_method,
-          activated_after_use]  # fmt: skip
+def multiplied_by_an_operator(model, batch):
+    outputs = model(batch[0])
+    torch.ops.aten.mul_(outputs, 3.0)
+    return functional.cross_entropy(outputs, batch[1], reduction="none")
+
+
+def multiplied_unseen(value):
+    with torch._C.DisableTorchFunction():  # as TorchScript does
+        value.mul_(3.0)
+
+
+def outputs_written_unseen(model, batch):
+    outputs = model(batch[0])
+    multiplied_unseen(outputs)
+    return functional.cross_entropy(outputs, batch[1], reduction="none")
+
+
+def inputs_written_unseen(model, batch):
+    multiplied_unseen(batch[0])
+    return functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+
+OTHERS = [
+    drawn, drawn_by_numpy, asked, smoothed, weighted, scaled, twice, something_else, other_column, input_as_target,
+    multiplied_in_place, divided_in_place, activated_by_its_method, activated_after_use, multiplied_by_an_operator,
+    outputs_written_unseen, inputs_written_unseen,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("losses", OTHERS, ids=lambda losses: losses.__name__)

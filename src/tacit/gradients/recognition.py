@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._C import _functorch as functorch
 from torch.nn import functional
 
 from tacit.gradients.bookkeeping import ForwardPass
@@ -38,6 +39,7 @@ class Recording(ForwardPass):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = []
+        self.versions: dict[int, int] = {}  # of outputs after the last call that is known to write into them
         self.found: DenseModel | None = None
         self.is_other = False
 
@@ -49,9 +51,11 @@ class Recording(ForwardPass):
             seen.append(function(rows))
             return seen[1]
 
-        before = _chance_so_far()
+        inputs = tensors_of(batch)
+        before = _chance_so_far(), [_version(tensor) for tensor in inputs]
         result = super().run(noted, batch)
-        if not self.is_other and self.draws == 0 and before == _chance_so_far() and not _is_autocast():
+        after = _chance_so_far(), [_version(tensor) for tensor in inputs]
+        if not self.is_other and self.draws == 0 and before == after and not _is_autocast():
             self.found = _recognised(self, seen[0], seen[1])
         self.calls = []
         return result
@@ -65,12 +69,19 @@ class Recording(ForwardPass):
             self.is_other, self.calls = True, []
         if not self.is_other:
             self.calls.append((func, args, kwargs, output))
+            self.versions[id(output)] = _version(output)
         return output
 
     def _is_activated_in_place(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """ReLU(inplace=True) of what no other call has read: as if it gave a new tensor."""
         read = (one for _, given, named, _ in self.calls for one in (*given, *named.values()))
         return func in _ACTIVATIONS and "out" not in kwargs and not any(one is args[0] for one in read)
+
+
+def _version(tensor: Any) -> int:
+    """How often the memory of all rows was written into."""
+    held = functorch.get_unwrapped(tensor) if functorch.is_batchedtensor(tensor) else tensor
+    return held._version if isinstance(held, Tensor) else 0
 
 
 def _is_autocast() -> bool:
@@ -107,7 +118,8 @@ class _Reading:
         self.made: dict[int, list[tuple[Any, tuple[Any, ...], dict[str, Any]]]] = {}
         for func, args, kwargs, output in run.calls:  # in place: the same tensor again
             self.made.setdefault(id(output), []).append((func, args, kwargs))
-        if len(leaves) != 2:
+        is_written = any(_version(output) != run.versions[id(output)] for *_, output in run.calls)  # by no call we saw
+        if len(leaves) != 2 or is_written:
             raise _OtherCallError
 
     def take(self, tensor: Any, functions: Mapping[Any, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
