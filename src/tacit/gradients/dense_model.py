@@ -23,7 +23,15 @@ from torch.nn.modules import module as every_module
 from tacit.gradients.dense_rows import PlainRows, derivatives, faults, values
 from tacit.gradients.layers.linear import outer_products, shifts
 from tacit.gradients.record_gradients import RecordGradients
-from tacit.gradients.stages import Activation, Stage, tensor_of
+from tacit.gradients.stages import (
+    Activation,
+    Front,
+    all_fit,
+    are_trained,
+    back_through_all,
+    tensor_of,
+    through_all,
+)
 from tacit.isolation import Places
 from tacit.isolation.batches import signature
 from tacit.kernels import dense_rows
@@ -54,14 +62,14 @@ class DenseModel:
     weighed: bool = False
     leaves: tuple[int, int] = (0, 1)
     flattened: bool = False
-    front: tuple[Stage, ...] = ()
+    front: Front = ()
     width: int = 0
     form: object = None
 
     def arguments(self, params: Mapping[str, Tensor], batch: Any) -> "Arguments | None":
         """What the formula takes of a batch; None if it is not rows of floats with one target each."""
         parts = list(batch.values()) if isinstance(batch, dict) else batch if isinstance(batch, tuple | list) else ()
-        if len(parts) != 2 or not all(type(part) is Tensor and part.dim() for part in parts):
+        if len(parts) != 2 or not all([type(part) is Tensor and part.dim() for part in parts]):
             return None
         if self.form is not None and self.form != signature(batch):
             return None
@@ -72,7 +80,7 @@ class DenseModel:
         plain = inputs.dtype == weight.dtype == torch.float32 and inputs.device == targets.device == weight.device
         if not plain or targets.is_complex() or targets.dim() != 1:
             return None
-        if not all(stage.fits(params) for stage in self.front):
+        if not all_fit(self.front, params):
             return None
         width = self.width or inputs.shape[-1]
         for weight, bias in layers:  # of frozen ones, whose data may be replaced, nobody else asks
@@ -110,10 +118,10 @@ class DenseModel:
 
         ReLU and softmax never do, and products do where one of the sides is a vector.
         """
-        activations = {*self.activations, *(stage.how for stage in self.front if isinstance(stage, Activation))}
+        activations = {*self.activations, *[stage.how for stage in self.front if isinstance(stage, Activation)]}
         if not activations <= {NONE, RELU} or not isinstance(self.likelihood, Categorical) or self.weighed:
             return math.lcm(16, 32 * torch.get_num_threads())
-        return 16 if any(1 in weight.shape for weight, _ in given.layers) else 1
+        return 16 if any([1 in weight.shape for weight, _ in given.layers]) else 1
 
     def faults(self, given: "Arguments") -> int:
         """How many records have a target that is no class, and add nothing."""
@@ -128,37 +136,23 @@ class DenseModel:
         The loss of a record is the mean over its rows.
         """
         with torch.no_grad():
-            a, kept = given.inputs, []
-            for stage in self.front:
-                a, of_stage = stage.forward(given.params, a)
-                kept.append(of_stage)
+            a, kept = through_all(self.front, given.params, given.inputs)
             *inputs, outputs = values(given.layers, self.activations, a.flatten(1) if self.front else a)
             by_outputs = self.by_outputs(outputs, inputs[0], given.targets)
             if records < len(outputs):
                 by_outputs *= records / len(outputs)
             by_layer = derivatives(given.layers, self.activations, inputs, by_outputs)
-            held = sum(one.nbytes for one in (*inputs, outputs, *(one for of_stage in kept for one in of_stage)))
+            held = sum([one.nbytes for of_stage in (inputs, [outputs], *kept) for one in of_stage])
             found: dict[str, RecordGradients] = {}
             for (weight, bias), x, g in zip(self.layers, inputs, by_layer, strict=True):
                 if isinstance(weight, str):
                     found[weight] = outer_products(records, x, g)
                 if isinstance(bias, str):
                     found[bias] = shifts(records, g)
-            if any(stage.is_trained for stage in self.front):
-                found |= self._of_front(given, records, kept, (by_layer[0] @ given.layers[0][0]).view(a.shape))
+            if are_trained(self.front):
+                g = (by_layer[0] @ given.layers[0][0]).view(a.shape)
+                found |= back_through_all(self.front, given.params, records, kept, g)
         return found, 2 * held // len(outputs)
-
-    def _of_front(
-        self, given: "Arguments", records: int, kept: list[tuple[Any, ...]], g: Tensor
-    ) -> dict[str, RecordGradients]:
-        """From the last stage back to the first that is trained; what each of them kept is free again after it."""
-        found: dict[str, RecordGradients] = {}
-        first = [stage.is_trained for stage in self.front].index(True)
-        for place in range(len(self.front) - 1, first - 1, -1):
-            stage, of_stage = self.front[place], kept.pop()
-            found.update(stage.gradients(records, of_stage, g))
-            g = stage.back(given.params, of_stage, g) if place > first else g
-        return found
 
 
 @dataclass(frozen=True, slots=True)

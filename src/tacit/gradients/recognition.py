@@ -21,7 +21,7 @@ from torch.nn import functional
 from tacit.gradients.bookkeeping import ForwardPass
 from tacit.gradients.dense_model import DenseModel, are_hooked
 from tacit.gradients.layers.convolution import geometry_of
-from tacit.gradients.stages import Activation, Convolution, GroupNorm, MaxPool, Stage
+from tacit.gradients.stages import Activation, Convolution, Front, GroupNorm, MaxPool, Stage
 from tacit.isolation import StateGuard
 from tacit.isolation.batches import signature, tensors_of
 from tacit.isolation.functions import Known
@@ -161,7 +161,7 @@ class _Reading:
         inputs, front = self._front(args[0])
         return self._made(inputs, targets, layers, activations, likelihood, front, outputs.shape[1])
 
-    def _front(self, outputs: Any) -> tuple[Any, tuple[Stage, ...]]:
+    def _front(self, outputs: Any) -> tuple[Any, Front]:
         """What is done to pictures, from the last call back to the inputs."""
         found: list[Stage] = []
         while id(outputs) not in self.places:
@@ -204,7 +204,7 @@ class _Reading:
 
     def _made(
         self, inputs: Any, targets: Any, layers: list[Any], activations: list[int], likelihood: Any,
-        front: tuple[Stage, ...] = (), width: int = 0,
+        front: Front = (), width: int = 0,
     ) -> DenseModel:  # fmt: skip
         places = self.places.get(id(inputs)), self.places.get(id(targets))
         of_front = [one for stage in front for one in (stage.weight, stage.bias)]

@@ -129,3 +129,34 @@ class MaxPool(_Stage):
 
 
 Stage = Convolution | GroupNorm | Activation | MaxPool
+Front = tuple[Stage, ...]
+
+
+def all_fit(front: Front, params: Params) -> bool:
+    return all([stage.fits(params) for stage in front])
+
+
+def through_all(front: Front, params: Params, a: Tensor) -> tuple[Tensor, list[tuple[Any, ...]]]:
+    """The outputs of the last stage, and what each kept."""
+    kept = []
+    for stage in front:
+        a, of_stage = stage.forward(params, a)
+        kept.append(of_stage)
+    return a, kept
+
+
+def are_trained(front: Front) -> bool:
+    return any([stage.is_trained for stage in front])
+
+
+def back_through_all(
+    front: Front, params: Params, records: int, kept: list[tuple[Any, ...]], g: Tensor
+) -> dict[str, RecordGradients]:
+    """From the last stage back to the first that is trained; what each of them kept is free again after it."""
+    found: dict[str, RecordGradients] = {}
+    first = [stage.is_trained for stage in front].index(True)
+    for place in range(len(front) - 1, first - 1, -1):
+        stage, of_stage = front[place], kept.pop()
+        found.update(stage.gradients(records, of_stage, g))
+        g = stage.back(params, of_stage, g) if place > first else g
+    return found
