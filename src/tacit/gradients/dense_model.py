@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as every_module
 
-from tacit.gradients.dense_rows import PlainRows, derivatives, faults, values
+from tacit.gradients.dense_rows import PlainRows, derivatives, values
 from tacit.gradients.layers.linear import outer_products, shifts
 from tacit.gradients.record_gradients import RecordGradients
 from tacit.gradients.stages import (
@@ -41,6 +41,7 @@ from tacit.losses import Losses, ModelLosses
 from tacit.mechanisms import GaussianSumMechanism
 
 LIKELIHOODS = (Bernoulli, Categorical, Gaussian, Counts)
+_IGNORED = -100  # the class that says nothing, as in cross_entropy
 _MOST_WEIGHTS = 1 << 14  # more of them are multiplied faster as matrices of many records
 
 
@@ -69,7 +70,7 @@ class DenseModel:
     def arguments(self, params: Mapping[str, Tensor], batch: Any) -> "Arguments | None":
         """What the formula takes of a batch; None if it is not rows of floats with one target each."""
         parts = list(batch.values()) if isinstance(batch, dict) else batch if isinstance(batch, tuple | list) else ()
-        if len(parts) != 2 or not all([type(part) is Tensor and part.dim() for part in parts]):
+        if len(parts) != 2 or not all(type(part) is Tensor and part.dim() for part in parts):
             return None
         if self.form is not None and self.form != signature(batch):
             return None
@@ -106,7 +107,7 @@ class DenseModel:
         if found is not None or not len(targets) or not targets.is_cpu:
             return found
         network = given.layers, self.activations, columns, self.by_outputs, given.inputs, targets
-        return PlainRows(*network, multiple=self.multiple(given), classes=self._classes(given))
+        return PlainRows(*network, multiple=self.multiple(given), faults=self.faults(given))
 
     def by_outputs(self, outputs: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         """The derivative of each loss by the outputs."""
@@ -121,14 +122,15 @@ class DenseModel:
         activations = {*self.activations, *[stage.how for stage in self.front if isinstance(stage, Activation)]}
         if not activations <= {NONE, RELU} or not isinstance(self.likelihood, Categorical) or self.weighed:
             return math.lcm(16, 32 * torch.get_num_threads())
-        return 16 if any([1 in weight.shape for weight, _ in given.layers]) else 1
+        return 16 if any(1 in weight.shape for weight, _ in given.layers) else 1
 
     def faults(self, given: "Arguments") -> int:
         """How many records have a target that is no class, and add nothing."""
-        return faults(given.targets, self._classes(given))
-
-    def _classes(self, given: "Arguments") -> int:
-        return len(given.layers[-1][0]) if isinstance(self.likelihood, Categorical) else 0
+        if not isinstance(self.likelihood, Categorical):
+            return 0
+        targets, classes = given.targets, len(given.layers[-1][0])
+        known = ((targets >= 0) & (targets < classes)) | (targets == _IGNORED)
+        return len(targets) - int(known.sum())
 
     def gradients(self, given: "Arguments", records: int) -> tuple[dict[str, RecordGradients], int]:
         """Of all records of a batch by PyTorch, and what a row took in memory, about.

@@ -12,11 +12,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from tacit.gradients.record_gradients import with_a_share
-from tacit.kernels.dense import RELU, SIGMOID, TANH
+from tacit.gradients.stages import ACTIVATED, through
 
-_IGNORED = -100  # the class that says nothing, as in cross_entropy
 _ROWS = 4096  # whose copies in float64 are held at once
-ACTIVATED: dict[int, Callable[[Tensor], Tensor]] = {RELU: torch.relu, TANH: torch.tanh, SIGMOID: torch.sigmoid}
 
 
 class PlainRows:
@@ -27,7 +25,7 @@ class PlainRows:
         columns: for the weight and the bias of each layer, its place among the trained parameters, or -1.
         by_outputs: the derivative of each loss by the outputs, given outputs, inputs and targets.
         multiple: of rows.
-        classes: how many there are, or 0; ``faults`` counts the records whose class is none.
+        faults: how many records have a class that is none.
     """
 
     sums = None
@@ -42,10 +40,10 @@ class PlainRows:
         targets: Tensor,
         *,
         multiple: int,
-        classes: int,
+        faults: int,
     ) -> None:
         self.columns, records = columns, len(x)
-        self.faults = faults(targets, classes)
+        self.faults = faults
         with torch.no_grad():
             self.inputs = values(layers, activations, _filled(x, multiple))
             outputs, filled = self.inputs.pop(), _filled(targets, multiple)
@@ -77,14 +75,6 @@ class PlainRows:
         return [found[column] for column in range(len(found))]
 
 
-def faults(targets: Tensor, classes: int) -> int:
-    """How many targets are none of so many classes; with 0 classes any number is right."""
-    if not classes:
-        return 0
-    known = ((targets >= 0) & (targets < classes)) | (targets == _IGNORED)
-    return len(targets) - int(known.sum())
-
-
 def _filled(rows: Tensor, multiple: int) -> Tensor:
     """With the last row repeated."""
     missing = -len(rows) % multiple
@@ -106,15 +96,6 @@ def derivatives(layers: Sequence[Any], activations: Sequence[int], inputs: list[
     for layer in range(len(layers) - 1, 0, -1):
         found.append(through(found[-1] @ layers[layer][0], inputs[layer], activations[layer - 1]))
     return found[::-1]
-
-
-def through(g: Tensor, a: Tensor, how: int) -> Tensor:
-    """The derivative of an activation where its value is a, times g."""
-    if how == RELU:
-        return torch.ops.aten.threshold_backward(g, a, 0)  # type: ignore[no-any-return]
-    if how == TANH:
-        return g * (1.0 - a * a)
-    return g * (1.0 - a) * a if how == SIGMOID else g
 
 
 def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

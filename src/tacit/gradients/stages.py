@@ -4,29 +4,39 @@ Each stage computes all rows at once, forwards and backwards, by the very operat
 call; none of them joins rows. The gradients of records come from the rules of the layers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tacit.gradients.dense_rows import ACTIVATED, through
 from tacit.gradients.layers.convolution import Geometry, gradients_of_convolution
 from tacit.gradients.layers.normalisation import gradients_of_group_norm
 from tacit.gradients.layers.whole_rows import max_pool_with_places
 from tacit.gradients.record_gradients import RecordGradients
+from tacit.kernels.dense import RELU, SIGMOID, TANH
 
 Name = str | Tensor | None  # of a parameter that is trained, one that is not, or none
 Params = Mapping[str, Tensor]
 Gradients = Iterator[tuple[str, RecordGradients]]
 _aten: Any = torch.ops.aten
+ACTIVATED: dict[int, Callable[[Tensor], Tensor]] = {RELU: torch.relu, TANH: torch.tanh, SIGMOID: torch.sigmoid}
 
 
 def tensor_of(one: Name, params: Params) -> Any:
     """The parameter itself, without a graph."""
     found = params[one] if isinstance(one, str) else one
     return None if found is None else found.detach()
+
+
+def through(g: Tensor, a: Tensor, how: int) -> Tensor:
+    """The derivative of an activation where its value is a, times g."""
+    if how == RELU:
+        return torch.ops.aten.threshold_backward(g, a, 0)  # type: ignore[no-any-return]
+    if how == TANH:
+        return g * (1.0 - a * a)
+    return g * (1.0 - a) * a if how == SIGMOID else g
 
 
 @dataclass(frozen=True)
@@ -133,7 +143,7 @@ Front = tuple[Stage, ...]
 
 
 def all_fit(front: Front, params: Params) -> bool:
-    return all([stage.fits(params) for stage in front])
+    return all(stage.fits(params) for stage in front)
 
 
 def through_all(front: Front, params: Params, a: Tensor) -> tuple[Tensor, list[tuple[Any, ...]]]:
@@ -146,7 +156,7 @@ def through_all(front: Front, params: Params, a: Tensor) -> tuple[Tensor, list[t
 
 
 def are_trained(front: Front) -> bool:
-    return any([stage.is_trained for stage in front])
+    return any(stage.is_trained for stage in front)
 
 
 def back_through_all(

@@ -5,7 +5,7 @@ parts; a record that makes the losses raise is found by halving and contributes 
 record after the other. The last bits must not depend on the others either: through a tie, or a hash of an activation,
 they decide whole gradients. So each part is filled up to sixteen rows at least, and to a multiple (:class:`Fill`) with
 which no operation of these losses treats its last rows in another way (and a little further, so that fewer sizes come
-up: a library that makes code for each takes 5 to 12 % longer when it meets a new one); where a row lies does not matter because
+up: where a library makes code for each, a new one takes 5 to 12 % longer). Where a row lies does not matter because
 ``import tacit`` sets MKL_CBWR (bit for bit the same so: tests/gradients/test_company.py).
 """
 
