@@ -305,7 +305,26 @@ def replace_forward(engine):
     engine.losses.model.forward = lambda x: engine.losses.model.layer(x) * 0.5
 
 
-@pytest.mark.parametrize("action", [set_attribute, swap_layer, hook_layer, hook_everything, replace_forward])
+def replace_forward_of_all(engine):
+    """As patches of other people's models do."""
+    original = nn.Linear.forward
+    nn.Linear.forward = lambda layer, x: 3 * original(layer, x)
+    engine.undo = lambda: setattr(nn.Linear, "forward", original)
+
+
+def replace_call_of_all(engine):
+    original = nn.Module.__call__
+    nn.Module.__call__ = lambda module, x: 3 * original(module, x)
+    engine.undo = lambda: setattr(nn.Module, "__call__", original)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        *(set_attribute, swap_layer, hook_layer, hook_everything, replace_forward),
+        *(replace_forward_of_all, replace_call_of_all),
+    ],
+)
 def test_a_change_of_the_model_is_noticed(action):
     engine, batch = Engine(Scaled(), classes), rows_for(classes)
     engine.sum(batch)
@@ -395,6 +414,12 @@ def activated_after_use(model, batch):
 def multiplied_by_an_operator(model, batch):
     outputs = model(batch[0])
     torch.ops.aten.mul_(outputs, 3.0)
+    return functional.cross_entropy(outputs, batch[1], reduction="none")
+
+
+def in_half_precision(model, batch):
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = model(batch[0])
     return functional.cross_entropy(outputs, batch[1], reduction="none")
 
 
@@ -506,6 +531,27 @@ def by_shape(model, batch):
 
 def by_type(model, batch):
     return yes_or_no(model, batch) if batch[1].is_floating_point() else 3 * yes_or_no(model, batch)
+
+
+def test_losses_in_half_precision_are_not_computed_in_full():
+    engine, batch = (
+        Engine(nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 3)), in_half_precision),
+        rows_for(classes),
+    )
+    engine.learn(batch)
+    assert not engine.sum(batch).by_formula
+
+
+@pytest.mark.parametrize(("home", "name"), [(functional, "linear"), (torch.Tensor, "double"), (torch, "cat")])
+def test_a_function_in_place_of_pytorchs_would_see_records_together(home, name, monkeypatch):
+    engine, batch = Engine(*RECOGNISED["large"]), rows_for(classes)
+    engine.learn(batch)
+    original = getattr(home, name)
+    monkeypatch.setattr(home, name, lambda *given, **named: original(*given, **named))
+    with pytest.raises(LossesError, match=f"{name} was replaced by"):
+        engine.sum(batch)
+    monkeypatch.undo()
+    assert engine.sum(batch).by_formula
 
 
 def test_losses_that_ask_for_shapes_or_types_run_on_batches_of_another_form():

@@ -117,6 +117,7 @@ def clipped_sum(
         guard: of these losses, which is quicker when it is used again.
         sample: how many units the whole sample has, if it is more than these.
     """
+    refuse_foreign_watchers()
     portions = batch if isinstance(batch, Iterator) else [as_groups(batch)]
     if chance is None:
         rows = sum(len(group.places) for groups in portions for group in groups)
@@ -158,7 +159,6 @@ def _around(losses: Losses, guard: StateGuard | None, summing: "_Summing") -> Ab
     """What the user's code runs in. Where none of it runs, nothing needs to be put back or compared."""
     around = ExitStack()
     if summing.computing.formula is None:
-        refuse_foreign_watchers()
         around.enter_context(guard or guard_of(losses))
         around.enter_context(nothing_leaves())
         around.enter_context(no_reentrant_checkpoints())

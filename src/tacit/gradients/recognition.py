@@ -55,7 +55,7 @@ class Recording(ForwardPass):
         before = _chance_so_far(), [_version(tensor) for tensor in inputs]
         result = super().run(noted, batch)
         after = _chance_so_far(), [_version(tensor) for tensor in inputs]
-        if not self.is_other and self.draws == 0 and before == after and not _is_autocast():
+        if not self.is_other and self.draws == 0 and before == after:
             self.found = _recognised(self, seen[0], seen[1])
         self.calls = []
         return result
@@ -65,7 +65,8 @@ class Recording(ForwardPass):
         writes = facts.writes or kwargs.get("inplace") or "out" in kwargs
         if func in _MAY_DO_NOTHING and args and output is args[0] and not writes:  # as dropout outside training
             return output
-        if func not in _KNOWN or (writes and not self._is_activated_in_place(func, args, kwargs)):
+        in_place = writes and not self._is_activated_in_place(func, args, kwargs)
+        if func not in _KNOWN or in_place or _is_autocast():
             self.is_other, self.calls = True, []
         if not self.is_other:
             self.calls.append((func, args, kwargs, output))

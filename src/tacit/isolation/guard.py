@@ -33,7 +33,7 @@ from tacit.isolation.facts import (
     of_inference,
     same,
 )
-from tacit.isolation.parts import SKIPPED, Parts, looker, named, of_library_class, set_part
+from tacit.isolation.parts import SKIPPED, Parts, looker, named, set_part
 from tacit.isolation.settings import put_settings_back, settings_now
 
 OnDemand = Literal["handles", "data"] | None
@@ -146,8 +146,7 @@ class Kept:
 
     @property
     def can_change(self) -> bool:
-        is_looked_into = self.look is not None and self.look is not of_library_class
-        return (is_looked_into or self.measure is not None) and type(self.thing) not in _UNCHANGING
+        return (self.look is not None or self.measure is not None) and type(self.thing) not in _UNCHANGING
 
     def path(self) -> str:
         return str(self.name) if self.owner is None else f"{self.owner.path()}.{self.name}"

@@ -56,6 +56,7 @@ _IN_SCRIPT = "attribute "  # of a module of TorchScript
 _OF_CLASSES = (*SKIPPED, str, type(None))
 _OF_LOGGERS = frozenset(vars(logging.Logger("")))  # all but what somebody hangs on one
 _MADE_BY_CLASS = 1 << 9  # Py_TPFLAGS_HEAPTYPE: code that exec runs without a __name__ calls its module builtins too
+_RUN = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "_conv_forward", "__getattr__")
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)  # such as the append of a list
 
 
@@ -112,7 +113,7 @@ def _by_kind(thing: Any) -> Look | None:
         case threading.local():
             return lambda local: dict(vars(local))
         case type():
-            return of_library_class if is_library(thing) else _of_class
+            return _look_at_library_class(thing) if is_library(thing) else _of_class
         case set() | frozenset() if len(thing) > LONG:
             return None  # its entries have no order by which some of them could be looked into
         case _ if type(thing).__module__ == "builtins" and not type(thing).__flags__ & _MADE_BY_CLASS:
@@ -197,16 +198,22 @@ def _of_class(kind: type) -> dict[str, Any]:
     return {**values, "bases": kind.__bases__, "metaclass": type(kind)}
 
 
-def of_library_class(kind: type) -> dict[str, Any]:
-    """What a user has put into it beforehand: ``nn.Linear.forward = mine``."""
-    return {**patches_of(kind), "bases": kind.__bases__}
+def _look_at_library_class(kind: type) -> Look:
+    """What a user has put into it beforehand, and by what a layer runs: ``nn.Linear.forward = mine``."""
+    names = [*patches_of(kind), *(_RUN if issubclass(kind, torch.nn.Module) else ())]
+    return functools.partial(_of_library_class, dict.fromkeys(names))
+
+
+def _of_library_class(names: dict[str, None], kind: type) -> dict[str, Any]:
+    held = vars(kind)
+    return {**{name: held[name] for name in names if name in held}, "bases": kind.__bases__}
 
 
 def _look_at_function(function: types.FunctionType) -> Look | None:
     """Where the names of a function lead is found out once: it is asked at every step what is there."""
     if is_library(function):
         return None
-    names, space = _names_in(function.__code__), function.__globals__
+    names, space = names_in(function.__code__), function.__globals__
     reached = {**imported(names, space.get("__package__")), **{name: space[name] for name in names if name in space}}
     homes: list[Home] = [("", space, False)]
     homes += [(f"{path}.", entries, library) for path, entries, library in homes_of(reached, names)]
@@ -239,12 +246,12 @@ def _of_function(
 
 
 @functools.lru_cache(maxsize=4096)
-def _names_in(code: types.CodeType) -> frozenset[str]:
+def names_in(code: types.CodeType) -> frozenset[str]:
     """All names that a function uses, also in functions, classes and comprehensions that are written inside it.
 
     And those that it has as texts: for ``setattr``, ``sys.modules`` and the like.
     """
-    inner = (_names_in(one) for one in code.co_consts if isinstance(one, types.CodeType))
+    inner = (names_in(one) for one in code.co_consts if isinstance(one, types.CodeType))
     texts = [one for one in code.co_consts if isinstance(one, str) and one.replace(".", "_").isidentifier()]
     return frozenset([*code.co_names, *texts]).union(*inner)
 
