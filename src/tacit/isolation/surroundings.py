@@ -12,8 +12,8 @@ import operator
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -195,28 +195,35 @@ def refuse_foreign_watchers() -> None:
         raise LossesError(f"{found[0]} is active around the private step and would see records together; leave it")
 
 
+_HOMES = torch, torch.Tensor, torch.nn.functional, torch.linalg
+
+
 class _Called:
     """Functions of PyTorch that compute many records at once, by the names under which they are called."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
-        self._of_torch = operator.itemgetter(*sorted(names & vars(torch).keys()))
+        self._looks: list[Callable[[Any], Any]] = [len] * len(_HOMES)
         self._checked: object = None
 
     def check(self) -> None:
         """Refuse a replaced one. It is asked at every step, and nearly always all is as it was."""
-        small = torch.Tensor, torch.nn.functional, torch.linalg
-        now = [self._of_torch(vars(torch)), *(tuple(vars(home).values()) for home in small)]
-        if now == self._checked:
-            return
-        for home in (torch, *small):
+        with suppress(KeyError):  # one is gone
+            if self._now() == self._checked:
+                return
+        self._looks = [operator.itemgetter(*filter(self._is_called, vars(home))) for home in _HOMES]
+        for home in _HOMES:
             for name, value in vars(home).items():
                 if isinstance(value, FunctionType) and self._is_called(name) and not _is_of_torch(value):
                     raise LossesError(
                         f"{home.__name__}.{name} was replaced by {value.__module__}.{value.__name__}, which would see "
                         "records together: put PyTorch's own back, and call yours in the model or the losses"
                     )
-        self._checked = now
+        self._checked = self._now()
+
+    def _now(self) -> object:
+        """What tensors inherit is not among their own entries: if it is replaced there is one entry more."""
+        return [look(vars(home)) for look, home in zip(self._looks, _HOMES, strict=True)], len(vars(torch.Tensor))
 
     def _is_called(self, name: str) -> bool:
         """By name, or by an operator such as ``tensor[0]``."""
