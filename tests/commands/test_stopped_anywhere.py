@@ -11,7 +11,7 @@ from reliability.f30_writes import KINDS, Killed, MortalDisk, Trial, spaced, sto
 from reliability.small_table import STEPS, SmallTable, facts_of, fault_of_run, left_over, short_runs
 from tacit.ledger import read_ledger
 from tacit.training import PrivateSum
-from tacit.training.plan import BLOCK
+from tacit.training.plan import AT_ONCE
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_as_many_kills_before_the_first_step_as_there_are_blocks_end_in_a_model(
             break
         except Killed:
             kills += 1
-    assert kills == STEPS // BLOCK
+    assert kills == STEPS // AT_ONCE
     assert left_over(trial.out) + fault_of_run(trial.out, table.test) == ""
     assert facts_of(trial.out)["steps"] == 0
     assert any("the budget ended at step 0" in words for words in facts_of(trial.out)["warnings"])

@@ -150,7 +150,7 @@ def learn(
             evidence=evidence,
             on_step=on_step,
             checkpoint=checkpoint,
-            checkpoint_every=plan.block,
+            checkpoint_every=plan.steps_at_once(plan.steps),
             resume=resume,
             beside=beside,
         )

@@ -93,6 +93,7 @@ class Charging:
         self._stddev = stddev
         self._stddevs = array("d")  # of each step, NaN before it was asked for; it is never asked for again
         self._last: int | None = None  # the last planned step
+        self._at_once = plan.steps_at_once(1)  # so many are charged ahead, once their number is known
         self._charged: dict[int, GaussianSumMechanism] = {}  # of charged steps whose samples are still to come
         self._gate: BudgetGate | None = None
         self._file: LedgerFile | SharedLedger | None = None
@@ -139,6 +140,7 @@ class Charging:
     def plan_steps(self, first: int, steps: int) -> None:
         """A run of so many steps begins after ``first`` of them; refused if the budget does not cover it."""
         self._last = steps - 1
+        self._at_once = self._plan.steps_at_once(steps)
         if self._plan.budget is not None:  # given the whole schedule, the gate checks it once, not at every block
             whole = self._planned(first, self._whole_passes(steps - first))
             self._gate = BudgetGate(self._plan.budget, plan=[*whole, *self._due(first)])
@@ -154,7 +156,7 @@ class Charging:
 
     def is_due(self, step: int) -> bool:
         """Whether a block begins at this step of the loop."""
-        return step % self._whole_passes(self._plan.block) == 0
+        return step % self._whole_passes(self._at_once) == 0
 
     def reserve_block(self, step: int, left: int, ahead: ChargedAhead) -> None:
         """Charge the block that begins at this step, when so many steps are left, and note it in ``ahead``."""
@@ -205,7 +207,7 @@ class Charging:
 
     def _block(self, left: int) -> int:
         """How many steps are charged at once when so many are left."""
-        return self._whole_passes(min(self._plan.block, left))
+        return self._whole_passes(min(self._at_once, left))
 
     def _whole_passes(self, steps: int) -> int:
         """Steps that are drawn together are charged together, so that no later pass is taken for the rest of one."""

@@ -18,7 +18,7 @@ from tacit.mechanisms import SLACK, Clipping, GaussianNoise, GaussianSumMechanis
 from tacit.randomness import Randomness
 from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
 
-BLOCK = 20  # steps reserved at a time: bounds what a crash can over-charge, and keeps the ledger's cost per step small
+AT_ONCE, _MOST_AT_ONCE = 20, 100  # steps reserved: what a crash can over-charge, and the ledger's cost per step
 
 _TRUSTED = 'the losses were trusted to keep records apart (isolation="trusted"); this was not enforced'
 _JOB = (
@@ -49,7 +49,7 @@ class PrivacyPlan:
             many as fit into ``memory``, by what the model takes for one.
         memory: MiB for the records of a step and what is computed of them; changes speed and memory only. A larger
             sample is read and summed in parts. By default 2048, or a quarter of what is free if that is less.
-        block: how many steps are charged ahead.
+        block: how many steps are charged ahead: by default 20, of more than 2,000 a hundredth, 100 at most.
         deterministic: the clipped sum of the same records has the same bits for any number of ranks: it is taken of
             blocks of units that do not depend on the ranks, in whole numbers; see docs/ranks.md. Costs speed only.
         numerics: "strict" sums whole numbers on a grid and adds discrete Gaussian noise; see docs/how-to/strict.md.
@@ -71,7 +71,7 @@ class PrivacyPlan:
     dataset_size: int | None = None
     physical_batch: int | None = None
     memory: int | None = field(default=None, repr=False)  # no part of what a checkpoint must find again
-    block: int = BLOCK
+    block: int | None = None
     schedule: Literal["fixed", "adaptive"] = "fixed"
     assumptions: tuple[str, ...] = ()
     numerics: Numerics = "float64"
@@ -81,7 +81,7 @@ class PrivacyPlan:
 
     def __post_init__(self) -> None:
         for name in ("block", "physical_batch", "memory"):
-            if name == "block" or getattr(self, name) is not None:
+            if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
         self._check_kinds()
         check_choice("numerics", self.numerics, get_args(Numerics))
@@ -150,6 +150,18 @@ class PrivacyPlan:
             multiplicity=self.unit.multiplicity,
             numerics=self.numerics,
         )
+
+    def steps_at_once(self, steps: int) -> int:
+        """How many of so many steps are charged ahead: their number is public, and a long run can lose a few more.
+
+        Example:
+            >>> from tacit.mechanisms import ClipRecords
+            >>> from tacit.sampling import PoissonSampling
+            >>> plan = PrivacyPlan(PoissonSampling(0.1, 60), ClipRecords(1.0), None, ledger="ledger.jsonl")
+            >>> plan.steps_at_once(300), plan.steps_at_once(5_000), plan.steps_at_once(1_000_000)
+            (20, 50, 100)
+        """
+        return self.block or min(_MOST_AT_ONCE, max(AT_ONCE, steps // 100))
 
     def versions(self) -> dict[str, str]:
         return {"torch": str(torch.__version__).partition("+")[0]}
