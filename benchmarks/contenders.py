@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from workloads import Batch, losses
 
 import tacit.training  # all of it now: what imports take is not what a step takes
-from tacit.gradients import clipped_sum
+from tacit.gradients import clipped_sum, guard_of
 from tacit.isolation.batches import count_records, map_tensors, take_records
 from tacit.losses import ModelLosses
 from tacit.mechanisms import SLACK, ClipRecords, GaussianNoise, build_mechanism
@@ -86,9 +86,10 @@ def _clipped_sum(strategy: Any = "auto") -> Callable[[nn.Module, Batch], Step]:
         params, records = of_model.params, len(batch[1])
         shapes = {name: value.shape for name, value in params.items()}
         mechanism = build_mechanism(ClipRecords(1.0), GaussianNoise(multiplier=1.0), shapes, slack=SLACK)
+        more = {"chunk": records, "strategy": strategy, "guard": guard_of(of_model)}
 
         def step() -> None:
-            sums = clipped_sum(of_model, params, batch, mechanism, chunk=records, strategy=strategy).sums
+            sums = clipped_sum(of_model, params, batch, mechanism, **more).sums
             for name, parameter in params.items():
                 parameter.grad = sums[name].to(parameter.dtype)
             optimizer.step()
