@@ -14,7 +14,7 @@ from torch import Tensor
 from tacit.errors import InputError, LossesError
 from tacit.gradients.bookkeeping import Gradients, full_precision
 from tacit.gradients.computing import Computing, guard_of, is_fault_of_a_record, learned
-from tacit.gradients.dense_model import DenseModel, linear_model
+from tacit.gradients.dense_model import Arguments, DenseModel, linear_model
 from tacit.gradients.dense_rows import PlainRows
 from tacit.gradients.record_gradients import Dense, Sums, records_a_stretch
 from tacit.isolation import (
@@ -31,7 +31,7 @@ from tacit.isolation import (
     run_apart,
     take_records,
 )  # fmt: skip
-from tacit.isolation.apart import is_limit_of_vmap
+from tacit.isolation.apart import Fill, is_limit_of_vmap
 from tacit.isolation.batches import copy_records
 from tacit.kernels.dense import DenseRows
 from tacit.losses import Losses
@@ -127,10 +127,9 @@ def clipped_sum(
     several = records_a_stretch(max(units, sample or 0), mechanism.bound_by_name().values())
     summing = _Summing(losses, params, mechanism, units, strategy, several, guard)
     add = summing.add_trusted if isolation == "trusted" else summing.add
-    may_be_dense = isolation == "records" and strategy == "auto" and summing.meeting is None
+    may_be_known = isolation == "records" and strategy == "auto" and summing.meeting is None
     for groups in portions:
-        dense = summing.dense_model() if may_be_dense else None
-        if dense is None or not summing.add_dense(dense, groups, by_kernel=sizes is None and views is None):
+        if not (may_be_known and summing.add_known(groups, sizes, views, chunk)):
             with _around(losses, guard, summing):
                 _add_all(parts_of(groups, sizes, views), add, chance, chunk)
         del groups  # so that the next ones are not read beside them
@@ -141,11 +140,10 @@ def clipped_sum(
     summing.refuse_if_all_failed()
     sums = mechanism.sums(summing.sums, summing.device) if summing.meeting is None else {}  # those lie in shards
     reasons = tuple(dict.fromkeys(summing.reasons))
-    if summing.by_kernel:
+    if summing.by_formula:
         return ClippedSum(sums, summing.squared_norms, reasons, by_formula=True)
-    by_formula = summing.computing.formula is not None
     row_bytes, depends = summing.computing.row_bytes, summing.is_of_parameters
-    return ClippedSum(sums, summing.squared_norms, reasons, row_bytes, by_formula, depends)
+    return ClippedSum(sums, summing.squared_norms, reasons, row_bytes, is_of_parameters=depends)
 
 
 def _add_all(
@@ -156,13 +154,12 @@ def _add_all(
 
 
 def _around(losses: Losses, guard: StateGuard | None, summing: "_Summing") -> AbstractContextManager[Any]:
-    """What the user's code runs in. Where none of it runs, nothing needs to be put back or compared."""
+    """What the user's code runs in."""
     around = ExitStack()
-    if summing.computing.formula is None:
-        around.enter_context(guard or guard_of(losses))
-        around.enter_context(nothing_leaves())
-        around.enter_context(no_reentrant_checkpoints())
-        around.enter_context(global_chance(summing.device))
+    around.enter_context(guard or guard_of(losses))
+    around.enter_context(nothing_leaves())
+    around.enter_context(no_reentrant_checkpoints())
+    around.enter_context(global_chance(summing.device))
     return around
 
 
@@ -181,7 +178,7 @@ class _Summing:
     ) -> None:
         self.mechanism, self.strategy = mechanism, strategy
         self._losses, self._params, self._guard = losses, params, guard
-        self.by_kernel = False
+        self.by_formula = False  # what came last
         self.meeting = getattr(losses, "meeting", None)  # of ranks that share one model; see tacit.distributed.shards
         self.device = next(iter(params.values())).device
         self.sums = Sums(several)
@@ -197,28 +194,40 @@ class _Summing:
         """The user's losses, made ready when they have to run."""
         return Computing(self._losses, self._params, self._guard)
 
-    def dense_model(self) -> DenseModel | None:
-        """The losses as a formula, if they are known as one."""
+    def add_known(
+        self, groups: Sequence[RecordGroup], sizes: Sequence[int] | None, views: int | None, chunk: int
+    ) -> bool:
+        """All records by a formula, if the losses are known as one that takes them; otherwise nothing is added."""
+        model, alone = self._known(), sizes is None and views is None
+        given = [] if model is None else [model.arguments(self._params, group.batch) for group in groups]
+        fits = None not in given and (sizes is None or len(groups) == 1)  # no unit lies in two groups
+        self.by_formula = model is not None and fits
+        if model is None or not fits:
+            return False
+        rows = [model.rows(one, self.mechanism) if alone else None for one in given if one is not None]
+        for place, part in enumerate(parts_of(groups, sizes, views)):
+            one = given[place] if alone else model.arguments(self._params, part.batches[0])
+            assert one is not None  # as their group
+            if (found := rows[place] if alone else None) is not None:
+                self._add_rows(part.units, found)
+            else:
+                self.faults += _no_class(model.faults(one)) if alone else []
+                self._add_by_formula(model, one, part, chunk)
+        return True
+
+    def _known(self) -> DenseModel | None:
         seen = learned(self._losses).seen
         if seen.is_known_as_other:
             return None
         return linear_model(self._losses, self._params) or seen.still(self._guard, self._params)
 
-    def add_dense(self, model: DenseModel, groups: Sequence[RecordGroup], *, by_kernel: bool) -> bool:
-        """All records by the kernel. If it cannot, nothing is added, and the formula is kept for PyTorch."""
-        given = [one for one in (model.arguments(self._params, group.batch) for group in groups) if one is not None]
-        suits = len(given) == len(groups)
-        rows = [model.rows(one, self.mechanism) for one in given] if by_kernel and suits else []
-        found = [one for one in rows if one is not None]
-        if len(found) < len(groups):
-            self.computing.formula = model if suits else None
-            for one in given if by_kernel and suits else ():
-                self.faults += _no_class(model.faults(one))
-            return False
-        for group, of_group in zip(groups, found, strict=True):
-            self._add_rows(group.places, of_group)
-        self.by_kernel = True
-        return True
+    def _add_by_formula(self, model: DenseModel, given: Arguments, part: Part, chunk: int) -> None:
+        """All units of a part, as many at a time as fit into a chunk, filled up like those whose losses run."""
+        step, fill = even_share(len(part.units), max(1, chunk // part.each)), Fill(model.multiple(given))
+        for start in range(0, len(part.units), step):
+            some = np.arange(start, min(start + step, len(part.units)))
+            whole = fill(some, part.each)
+            self._add(model.gradients(given.take(rows_of(whole, part.each)), len(whole)), part.units[some], len(whole))
 
     def _add_rows(self, places: Places, rows: DenseRows | PlainRows) -> None:
         sums = rows.weighted_sum(self.mechanism.factors(rows.squares)) if rows.sums is None else rows.sums
@@ -269,7 +278,7 @@ class _Summing:
 
     def _add_together(self, part: Part, chance: RecordChance, some: Places, whole: Places) -> None:
         self._calls += 1
-        if self._calls == 2 and self.computing.formula is None:
+        if self._calls == 2:
             self.again = self.again or Again(self.computing, part, chance, alone=False)
         rows = rows_of(whole, part.each)
         seeds = chance.take(part.rows[rows]).spread(part.views)

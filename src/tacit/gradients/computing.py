@@ -15,7 +15,6 @@ from torch import Tensor
 
 from tacit.errors import InputError, LossesError
 from tacit.gradients.bookkeeping import ForwardPass, Gradients, gradients_of
-from tacit.gradients.dense_model import DenseModel
 from tacit.gradients.recognition import Recording, Remembered
 from tacit.gradients.record_gradients import Dense
 from tacit.isolation import (
@@ -31,7 +30,6 @@ from tacit.isolation import (
 )  # fmt: skip
 from tacit.isolation.batches import tensors_of
 from tacit.isolation.libraries import patches_of
-from tacit.isolation.rows import RowsError
 from tacit.kernels import library
 from tacit.losses import Losses, ModelLosses, check_one_loss_per_record
 from tacit.randomness import RecordChance, seed_everything
@@ -66,7 +64,6 @@ class Computing:
         self._pass: Callable[[Callable[[], Any]], Any] = operator.call if meeting is None else meeting.gather
         self._look: Callable[[Callable[[], Any]], Any] = operator.call if meeting is None else meeting.look
         self.row_bytes = 0
-        self.formula: DenseModel | None = None  # where the losses are known as one, nothing of the user's runs
         self.learned = learned(losses)
         self._own, self._guarded = False, list(params.values())
         if isinstance(losses, ModelLosses):
@@ -78,13 +75,6 @@ class Computing:
 
     def together(self, batch: Batch, rows: Places, records: int, chance: RecordChance) -> Gradients:
         """The gradients of some rows of a batch, ``len(rows) / records`` in a row for each record."""
-        if self.formula is not None:
-            given = self.formula.arguments(self._params, batch)
-            assert given is not None  # as before, or it would not be known as one
-            if len(rows) % (multiple := self.formula.multiple(given)):
-                raise RowsError(multiple)
-            found, row_bytes = self.formula.gradients(given.take(rows), records)
-            return self._held(found, row_bytes, len(rows))
         fresh = self.learned.fresh
         shared = int.from_bytes(chance.key[:8], "little")
         try:
@@ -109,12 +99,9 @@ class Computing:
         gradients: Gradients = self._pass(partial(gradients_of, run, self._call, copy, self.leaves))
         if isinstance(run, Recording):
             seen.note(run, self._guard)
-        return self._held(gradients, 2 * run.bytes // len(rows), len(rows))  # activations and their gradients
-
-    def _held(self, gradients: Gradients, row_bytes: int, rows: int) -> Gradients:
-        """Note what a row takes, with the gradients that were formed."""
         formed = sum([part.rows.nbytes for part in gradients.values() if isinstance(part, Dense)])
-        self.row_bytes = max(self.row_bytes, row_bytes + formed // rows)
+        held = 2 * run.bytes // len(rows) + formed // len(rows)  # activations and their gradients
+        self.row_bytes = max(self.row_bytes, held)
         return gradients
 
     def losses_of(self, batch: Batch, chance: RecordChance, places: Places, *, alone: bool) -> object:

@@ -23,15 +23,7 @@ from torch.nn.modules import module as every_module
 from tacit.gradients.dense_rows import PlainRows, derivatives, values
 from tacit.gradients.layers.linear import outer_products, shifts
 from tacit.gradients.record_gradients import RecordGradients
-from tacit.gradients.stages import (
-    Activation,
-    Front,
-    all_fit,
-    are_trained,
-    back_through_all,
-    tensor_of,
-    through_all,
-)
+from tacit.gradients.stages import Activation, Front, back_through_all, tensor_of, through_all
 from tacit.isolation import Places
 from tacit.isolation.batches import signature
 from tacit.kernels import dense_rows
@@ -81,7 +73,7 @@ class DenseModel:
         plain = inputs.dtype == weight.dtype == torch.float32 and inputs.device == targets.device == weight.device
         if not plain or targets.is_complex() or targets.dim() != 1:
             return None
-        if not all_fit(self.front, params):
+        if not all(stage.fits(params) for stage in self.front):
             return None
         width = self.width or inputs.shape[-1]
         for weight, bias in layers:  # of frozen ones, whose data may be replaced, nobody else asks
@@ -132,11 +124,8 @@ class DenseModel:
         known = ((targets >= 0) & (targets < classes)) | (targets == _IGNORED)
         return len(targets) - int(known.sum())
 
-    def gradients(self, given: "Arguments", records: int) -> tuple[dict[str, RecordGradients], int]:
-        """Of all records of a batch by PyTorch, and what a row took in memory, about.
-
-        The loss of a record is the mean over its rows.
-        """
+    def gradients(self, given: "Arguments", records: int) -> dict[str, RecordGradients]:
+        """Of all records of a batch by PyTorch. The loss of a record is the mean over its rows."""
         with torch.no_grad():
             a, kept = through_all(self.front, given.params, given.inputs)
             *inputs, outputs = values(given.layers, self.activations, a.flatten(1) if self.front else a)
@@ -144,17 +133,16 @@ class DenseModel:
             if records < len(outputs):
                 by_outputs *= records / len(outputs)
             by_layer = derivatives(given.layers, self.activations, inputs, by_outputs)
-            held = sum([one.nbytes for of_stage in (inputs, [outputs], *kept) for one in of_stage])
             found: dict[str, RecordGradients] = {}
             for (weight, bias), x, g in zip(self.layers, inputs, by_layer, strict=True):
                 if isinstance(weight, str):
                     found[weight] = outer_products(records, x, g)
                 if isinstance(bias, str):
                     found[bias] = shifts(records, g)
-            if are_trained(self.front):
+            if any(stage.is_trained for stage in self.front):
                 g = (by_layer[0] @ given.layers[0][0]).view(a.shape)
                 found |= back_through_all(self.front, given.params, records, kept, g)
-        return found, 2 * held // len(outputs)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,5 +205,11 @@ def _is_untouched(layer: nn.Linear) -> bool:
 
 def are_hooked(parameters: Any) -> bool:
     """Whether calls of all modules, or the gradients of these parameters, pass through somebody's hooks."""
-    every = (every_module._global_forward_hooks, every_module._global_forward_pre_hooks)
+    of = every_module
+    every = (
+        of._global_forward_hooks,
+        of._global_forward_pre_hooks,
+        of._global_backward_hooks,
+        of._global_backward_pre_hooks,
+    )
     return any(every) or any(parameter._backward_hooks for parameter in parameters)

@@ -4,7 +4,7 @@ Each stage computes all rows at once, forwards and backwards, by the very operat
 call; none of them joins rows. The gradients of records come from the rules of the layers.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from tacit.kernels.dense import RELU, SIGMOID, TANH
 
 Name = str | Tensor | None  # of a parameter that is trained, one that is not, or none
 Params = Mapping[str, Tensor]
-Gradients = Iterator[tuple[str, RecordGradients]]
 _aten: Any = torch.ops.aten
 ACTIVATED: dict[int, Callable[[Tensor], Tensor]] = {RELU: torch.relu, TANH: torch.tanh, SIGMOID: torch.sigmoid}
 
@@ -53,14 +52,7 @@ class _Stage:
 
     def fits(self, params: Params) -> bool:
         """Whether the weight has the shape that it had: the data of a frozen one may be replaced."""
-        return self.weight is None or tuple(tensor_of(self.weight, params).shape) == tuple(self.shape)
-
-    def gradients(self, records: int, kept: tuple[Any, ...], g: Tensor) -> Gradients:
-        """Of the trained parameters, where g is the derivative by the outputs."""
-        formed = self.form(records, kept, g) if self.is_trained else ()
-        for name, part in zip((self.weight, self.bias), formed, strict=False):
-            if isinstance(name, str) and part is not None:
-                yield name, part
+        return self.weight is None or tensor_of(self.weight, params).shape == self.shape
 
     def form(self, records: int, kept: tuple[Any, ...], g: Tensor) -> Any:
         return ()
@@ -142,10 +134,6 @@ Stage = Convolution | GroupNorm | Activation | MaxPool
 Front = tuple[Stage, ...]
 
 
-def all_fit(front: Front, params: Params) -> bool:
-    return all(stage.fits(params) for stage in front)
-
-
 def through_all(front: Front, params: Params, a: Tensor) -> tuple[Tensor, list[tuple[Any, ...]]]:
     """The outputs of the last stage, and what each kept."""
     kept = []
@@ -153,10 +141,6 @@ def through_all(front: Front, params: Params, a: Tensor) -> tuple[Tensor, list[t
         a, of_stage = stage.forward(params, a)
         kept.append(of_stage)
     return a, kept
-
-
-def are_trained(front: Front) -> bool:
-    return any(stage.is_trained for stage in front)
 
 
 def back_through_all(
@@ -167,6 +151,8 @@ def back_through_all(
     first = [stage.is_trained for stage in front].index(True)
     for place in range(len(front) - 1, first - 1, -1):
         stage, of_stage = front[place], kept.pop()
-        found.update(stage.gradients(records, of_stage, g))
+        if stage.is_trained:
+            formed = zip((stage.weight, stage.bias), stage.form(records, of_stage, g), strict=True)
+            found |= {name: part for name, part in formed if isinstance(name, str)}
         g = stage.back(params, of_stage, g) if place > first else g
     return found
