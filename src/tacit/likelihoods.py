@@ -46,11 +46,20 @@ class Categorical:
 
     def by_outputs(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The derivative of each loss by the logits: probabilities, less 1 for the target. No class: zero."""
-        classes = targets.long()
+        classes, found = targets.long(), outputs.softmax(1)
+        less = torch.full_like(found[:, :1], -1.0)
+        if self.are_all_classes(classes, outputs.shape[1]):
+            return found.scatter_add_(1, classes[:, None], less)
         known = (classes >= 0) & (classes < outputs.shape[1])
-        found = outputs.softmax(1)
-        found.scatter_add_(1, (classes * known)[:, None], -torch.ones_like(found[:, :1]))
+        found.scatter_add_(1, (classes * known)[:, None], less)
         return torch.where(known[:, None], found, 0.0)
+
+    def are_all_classes(self, targets: Tensor, classes: int) -> bool:
+        """Whether every target is one of so many classes."""
+        if not targets.numel():
+            return True
+        least, most = torch.aminmax(targets)
+        return 0 <= least.item() and most.item() < classes
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         if outputs.dim() != 2 or outputs.shape[1] < 2:

@@ -121,6 +121,8 @@ class DenseModel:
         if not isinstance(self.likelihood, Categorical):
             return 0
         targets, classes = given.targets, len(given.layers[-1][0])
+        if self.likelihood.are_all_classes(targets, classes):
+            return 0
         known = ((targets >= 0) & (targets < classes)) | (targets == _IGNORED)
         return len(targets) - int(known.sum())
 

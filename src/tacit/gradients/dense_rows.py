@@ -15,6 +15,7 @@ from tacit.gradients.record_gradients import with_a_share
 from tacit.gradients.stages import ACTIVATED, through
 
 _ROWS = 4096  # whose copies in float64 are held at once
+_KEPT = 1 << 18  # entries of inputs whose copies in float64 are kept for the sum
 
 
 class PlainRows:
@@ -42,20 +43,21 @@ class PlainRows:
         multiple: int,
         faults: int,
     ) -> None:
-        self.columns, records = columns, len(x)
-        self.faults = faults
+        self.columns, self.faults, records = columns, faults, len(x)
         with torch.no_grad():
-            self.inputs = values(layers, activations, _filled(x, multiple))
-            outputs, filled = self.inputs.pop(), _filled(targets, multiple)
-            g = by_outputs(outputs, self.inputs[0], filled)
-            self.gradients = derivatives(layers, activations, self.inputs, g)
-            self.inputs, self.gradients = ([part[:records] for part in of] for of in (self.inputs, self.gradients))
-            self.squares = self._squares(records)
+            inputs = values(layers, activations, _filled(x, multiple))
+            outputs, filled = inputs.pop(), _filled(targets, multiple)
+            gradients = derivatives(layers, activations, inputs, by_outputs(outputs, inputs[0], filled))
+            small = sum([one.numel() for one in inputs]) <= _KEPT
+            of_layers = [*zip(inputs, gradients, strict=True)]
+            if filled.shape[0] > records:
+                of_layers = [(a[:records], g[:records]) for a, g in of_layers]
+            self.layers = [(a.double(), g.double()) for a, g in of_layers] if small else of_layers
+            self.squares = self._squares()
 
-    def _squares(self, records: int) -> Tensor:
+    def _squares(self) -> Tensor:
         found: dict[int, Tensor] = {}
-        for layer, (a, g) in enumerate(zip(self.inputs, self.gradients, strict=True)):
-            weight, bias = self.columns[2 * layer : 2 * layer + 2]
+        for (a, g), weight, bias in zip(self.layers, self.columns[::2], self.columns[1::2], strict=True):
             of_g = _square_sums(g)
             found |= {bias: of_g} | ({weight: of_g * _square_sums(a)} if weight >= 0 else {})
         found.pop(-1, None)
@@ -64,14 +66,12 @@ class PlainRows:
     def weighted_sum(self, factors: Tensor) -> list[Tensor]:
         """Sums of factor * gradient over records in float64, in the order of the columns; factor 0 is left out."""
         found: dict[int, Tensor] = {}
-        for layer, (a, g) in enumerate(zip(self.inputs, self.gradients, strict=True)):
-            weight, bias = self.columns[2 * layer : 2 * layer + 2]
+        alike = factors.shape[1] == 1 or factors.stride(1) == 0  # one factor for all parameters of a record
+        for (a, g), weight, bias in zip(self.layers, self.columns[::2], self.columns[1::2], strict=True):
             if weight >= 0:
-                of_weight, *kept = with_a_share(factors[:, weight], g, a)
-                found[weight] = _total(of_weight, *kept)
+                found[weight], with_it = _totals(factors[:, weight], g, a)
             if bias >= 0:
-                of_bias, kept_g = with_a_share(factors[:, bias], g)
-                found[bias] = _total(of_bias, kept_g)
+                found[bias] = with_it if alike and weight >= 0 else _totals(factors[:, bias], g, g[:, :0])[1]
         return [found[column] for column in range(len(found))]
 
 
@@ -100,22 +100,25 @@ def derivatives(layers: Sequence[Any], activations: Sequence[int], inputs: list[
 
 def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """A few rows at a time in float64."""
-    for start in range(0, max(1, len(tensors[0])), _ROWS):
+    records = tensors[0].shape[0]
+    if records <= _ROWS:
+        yield tuple([tensor.double() for tensor in tensors])
+        return
+    for start in range(0, records, _ROWS):
         yield tuple([tensor[start : start + _ROWS].double() for tensor in tensors])
 
 
 def _square_sums(rows: Tensor) -> Tensor:
-    parts = [torch.linalg.vecdot(block, block) for (block,) in _blocks(rows)]
+    parts = [torch.linalg.vector_norm(block, dim=1).square_() for (block,) in _blocks(rows)]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _total(factors: Tensor, g: Tensor, a: Tensor | None = None) -> Tensor:
-    """sum_r factor_r g_r a_r^T, or without a."""
-    if a is None:
-        parts = [factor @ of_g for factor, of_g in _blocks(factors, g)]
-    else:
-        parts = [(of_g * factor[:, None]).mT @ of_a for factor, of_g, of_a in _blocks(factors, g, a)]
-    total = parts[0]
-    for part in parts[1:]:
-        total += part
-    return total
+def _totals(factors: Tensor, g: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """sum_r factor_r g_r a_r^T, and the same without a."""
+    found: tuple[Tensor, Tensor] | None = None
+    for factor, of_g, of_a in _blocks(*with_a_share(factors, g, a)):
+        scaled = of_g * factor[:, None]
+        here = scaled.mT @ of_a, scaled.sum(0)
+        found = here if found is None else (found[0].add_(here[0]), found[1].add_(here[1]))
+    assert found is not None  # there is a block, be it of no rows
+    return found

@@ -128,8 +128,10 @@ def in_float32(factors: Tensor) -> bool:
 
 def with_a_share(factors: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     """Factors and tensors of the records that count: 0 * inf is NaN, so that the others must not enter a product."""
+    if not factors.shape[0] or float(factors.min()) > 0:  # NaN is not above zero
+        return factors, *tensors
     kept = factors > 0
-    return (factors, *tensors) if bool(kept.all()) else (factors[kept], *(tensor[kept] for tensor in tensors))
+    return factors[kept], *(tensor[kept] for tensor in tensors)
 
 
 def weighted_rows(rows: Tensor, factors: Tensor, several: int = 1) -> Tensor:

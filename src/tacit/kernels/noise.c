@@ -12,7 +12,7 @@
 
 #define INLINE static inline __attribute__((always_inline)) /* a call would keep a loop from becoming vectors */
 #define ROUNDS 14
-#define BLOCK 1024 /* words at a time: they and their draws stay in the first-level cache */
+#define BLOCK 512 /* words at a time: they and their draws stay in the first-level cache */
 
 typedef struct {
     __m128i round[ROUNDS + 1];
@@ -175,7 +175,11 @@ INLINE double with_sign(double size, uint64_t word) {
 }
 
 /* Collect the words whose draws lie in the tail, and their places; both have room for LANES more. Returns how many. */
+#ifdef __AVX512F__
+#define LANES 8
+#else
 #define LANES 4
+#endif
 
 INLINE long tail_words_from(const uint64_t *words, long first, long count, uint64_t *outer, int64_t *place, long found) {
     for (long i = first; i < count; i++) {
@@ -185,7 +189,22 @@ INLINE long tail_words_from(const uint64_t *words, long first, long count, uint6
     return found;
 }
 
-#ifdef __AVX2__
+#ifdef __AVX512F__
+static long tail_words(const uint64_t *words, long count, uint64_t *outer, int64_t *place) {
+    const __m512i mantissa = _mm512_set1_epi64((long long)MANTISSA), border = _mm512_set1_epi64((long long)OUTER);
+    const __m512i next = _mm512_set1_epi64(LANES);
+    __m512i here = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+    long found = 0;
+    for (long i = 0; i + LANES <= count; i += LANES, here = _mm512_add_epi64(here, next)) {
+        __m512i some = _mm512_loadu_si512(words + i);
+        __mmask8 lanes = _mm512_cmplt_epu64_mask(_mm512_and_si512(some, mantissa), border);
+        _mm512_storeu_si512(outer + found, _mm512_maskz_compress_epi64(lanes, some)); /* compressing stores are slow */
+        _mm512_storeu_si512(place + found, _mm512_maskz_compress_epi64(lanes, here));
+        found += __builtin_popcount(lanes);
+    }
+    return tail_words_from(words, count / LANES * LANES, count, outer, place, found);
+}
+#elif defined(__AVX2__)
 /* for each set of four lanes, those in front, as pairs of half words */
 #define MOVE(a, b, c, d) {2 * a, 2 * a + 1, 2 * b, 2 * b + 1, 2 * c, 2 * c + 1, 2 * d, 2 * d + 1}
 static const int32_t FRONT[16][8] = {
@@ -225,7 +244,9 @@ static void normals(const uint64_t *restrict words, double *restrict draws, long
     long found = tail_words(words, count, outer, place);
     for (long j = 0; j < found; j++) size[j] = with_sign(tail(half_uniform(outer[j]) + 0x1p-54), outer[j]);
     for (long j = 0; j < found; j++) draws[place[j]] = size[j];
-    for (long j = 0; j < found; j++)
+    long far = 0;
+    for (long j = 0; j < found; j++) far += (outer[j] & MANTISSA) < FAR;
+    for (long j = 0; far > 0 && j < found; j++) /* one draw of 36 thousand million */
         if ((outer[j] & MANTISSA) < FAR) draws[place[j]] = with_sign(far_tail(half_uniform(outer[j]) + 0x1p-54), outer[j]);
 }
 
@@ -284,8 +305,8 @@ void tacit_add_noise(const uint8_t *key, const uint8_t *counter, const Vector *v
     long draws_in_all = count > 0 ? vectors[count - 1].first + vectors[count - 1].count : 0;
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (long low = 0; low < draws_in_all; low += BLOCK) {
-        uint64_t words[BLOCK + 2 * GROUP];
-        double draws[BLOCK];
+        uint64_t words[BLOCK + 2 * GROUP] __attribute__((aligned(64)));
+        double draws[BLOCK] __attribute__((aligned(64)));
         long high = low + BLOCK < draws_in_all ? low + BLOCK : draws_in_all;
         key_stream(&s, (uint64_t)(low / 2), words, (high - low + 1) / 2);
         normals(words, draws, high - low);

@@ -13,6 +13,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -20,8 +23,8 @@ static long least(long a, long b) { return a < b ? a : b; }
 
 #ifdef __AVX512F__
 #define BYTES 64
-#define OUTS 12
-#define VECTORS 2 /* 24 of 32 registers hold the tile */
+#define OUTS 8
+#define VECTORS 1 /* 8 of 32 registers hold the tile, 16 its sum in double precision */
 #else
 #define BYTES 32
 #define OUTS 6
@@ -31,7 +34,7 @@ static long least(long a, long b) { return a < b ? a : b; }
 #define DEPTH 256       /* lines of a part */
 #define SLAB 8          /* lines that are copied together */
 #define BLOCK 4         /* panels of g that are one thread's next piece of work ... */
-#define CHUNK 4         /* ... together with so many of x, which stay in the second-level cache */
+#define CHUNK 8         /* ... together with so many of x, which stay in the second-level cache */
 #define PARTS 16        /* so many times DEPTH lines between two waits of the threads for each other ... */
 #define ROOM (4L << 20) /* ... or copies of so many bytes */
 #define MOST 2048       /* outputs and inputs at a time */
@@ -39,6 +42,7 @@ static long least(long a, long b) { return a < b ? a : b; }
 
 typedef double Doubles __attribute__((vector_size(BYTES), aligned(8)));
 typedef float Floats __attribute__((vector_size(BYTES), aligned(4)));
+typedef float Half __attribute__((vector_size(BYTES / 2), aligned(4)));
 
 typedef struct {
     long line; /* of the first position, in x and g; the others follow */
@@ -113,14 +117,37 @@ TILE(tile_of_floats, float, Floats)
 #define DOUBLES (VECTORS * BYTES / 8) /* columns of a tile */
 #define FLOATS (VECTORS * BYTES / 4)
 
-/* A tile of the result: all stretches of all parts are added to it in the first-level cache, and then it goes to where
-   it belongs. `outs` is what the compiler unrolls, `rows` what there is. */
-#define WHOLE_TILE(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL, RESULT)                                                  \
+/* What a stretch adds to the sum. Nearly always the factor is 1, and sums do not wait for the units that multiply. */
+#define ADD_UP(NAME, TYPE, TOTAL)                                                                                  \
+    INLINE void NAME(TOTAL *restrict total, const TOTAL factor, const TYPE *restrict sum, const int count) {       \
+        for (int c = 0; c < count; c++) total[c] += factor * (TOTAL)sum[c];                                        \
+    }
+
+ADD_UP(add_doubles, double, double)
+ADD_UP(add_floats, float, float)
+#ifdef __AVX512F__ /* where the sum stays in registers */
+INLINE void add_widened(double *total, const double factor, const float *sum, const int count) {
+    for (int c = 0; c < count; c += 16) {
+        const __m512 some = _mm512_loadu_ps(sum + c);
+        const __m256 high = (__m256)_mm512_extractf64x4_pd((__m512d)some, 1);
+        *(Doubles *)(total + c) += factor * (Doubles)_mm512_cvtps_pd(_mm512_castps512_ps256(some));
+        *(Doubles *)(total + c + 8) += factor * (Doubles)_mm512_cvtps_pd(high);
+    }
+}
+#else
+ADD_UP(add_widened, float, double)
+#endif
+
+/* A tile of the result: all stretches of all parts are added to it, in registers if there are enough, and then it goes
+   to where it belongs. `outs` is what the compiler unrolls, `rows` what there is. */
+#define WHOLE_TILE(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL, TOTALS, ADD, RESULT)                                     \
     INLINE void NAME(const Part *parts, long count, const TYPE *room, long line, long i, long j, long rows,        \
                      const int outs) {                                                                             \
+        enum { EACH = sizeof(TOTAL) / sizeof(TYPE) }; /* vectors of the sum for one of a stretch */                \
         const long x_columns = (parts->ins + WIDTH - 1) / WIDTH * WIDTH, columns = least(WIDTH, parts->ins - j);   \
-        TOTAL total[OUTS * WIDTH] __attribute__((aligned(64)));                                                    \
-        memset(total, 0, sizeof total);                                                                            \
+        TOTALS total[OUTS][VECTORS * EACH];                                                                        \
+        for (int o = 0; o < outs; o++)                                                                             \
+            for (int v = 0; v < VECTORS * EACH; v++) total[o][v] = (TOTALS){0};                                    \
         for (const Part *p = parts; p < parts + count; p++) {                                                      \
             const TYPE *x = room + p->before * line + j * p->depth;                                                \
             const TYPE *g = room + p->before * line + (x_columns + i) * p->depth;                                  \
@@ -129,16 +156,18 @@ TILE(tile_of_floats, float, Floats)
                 const long length = p->stretches[s].length;                                                        \
                 const TOTAL factor = (TOTAL)p->stretches[s].factor;                                                \
                 ONE(x, g, length, sum, outs);                                                                      \
-                for (long c = 0; c < outs * WIDTH; c++) total[c] += factor * (TOTAL)((const TYPE *)sum)[c];        \
+                if (factor == 1) ADD((TOTAL *)total, 1, (const TYPE *)sum, outs * WIDTH);                          \
+                else ADD((TOTAL *)total, factor, (const TYPE *)sum, outs * WIDTH);                                 \
                 x += length * WIDTH, g += length * OUTS;                                                           \
             }                                                                                                      \
         }                                                                                                          \
         for (long o = 0; o < rows; o++) {                                                                          \
             RESULT *restrict to = (RESULT *)parts->to + (i + o) * parts->in + j;                                   \
+            const TOTAL *of_row = (const TOTAL *)total[o];                                                         \
             if (parts->first)                                                                                      \
-                for (long c = 0; c < columns; c++) to[c] = (RESULT)total[o * WIDTH + c];                           \
+                for (long c = 0; c < columns; c++) to[c] = (RESULT)of_row[c];                                      \
             else                                                                                                   \
-                for (long c = 0; c < columns; c++) to[c] += (RESULT)total[o * WIDTH + c];                          \
+                for (long c = 0; c < columns; c++) to[c] += (RESULT)of_row[c];                                     \
         }                                                                                                          \
     }
 
@@ -184,16 +213,21 @@ TILE(tile_of_floats, float, Floats)
         }                                                                                                          \
     }
 
-#define SUMS(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL, RESULT, COPY_LINES)                                            \
-    WHOLE_TILE(NAME##_in_tile, ONE, TYPE, VECTOR, WIDTH, TOTAL, RESULT)                                            \
+#define SUMS(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL, TOTALS, ADD, RESULT, COPY_LINES)                               \
+    WHOLE_TILE(NAME##_in_tile, ONE, TYPE, VECTOR, WIDTH, TOTAL, TOTALS, ADD, RESULT)                               \
     BY_OUTS(NAME##_by_outs, NAME##_in_tile, TYPE)                                                                  \
     ADD_PARTS(NAME, TYPE, WIDTH, COPY_LINES, NAME##_by_outs)
 
-SUMS(doubles_to_doubles, tile_of_doubles, double, Doubles, DOUBLES, double, double, copy_doubles)
-SUMS(doubles_to_floats, tile_of_doubles, double, Doubles, DOUBLES, float, float, copy_doubles)
-SUMS(floats_to_doubles, tile_of_floats, float, Floats, FLOATS, double, double, copy_floats)
-SUMS(floats_rounded, tile_of_floats, float, Floats, FLOATS, double, float, copy_floats)
-SUMS(floats_to_floats, tile_of_floats, float, Floats, FLOATS, float, float, copy_floats)
+#define OF_DOUBLES(NAME, RESULT) \
+    SUMS(NAME, tile_of_doubles, double, Doubles, DOUBLES, double, Doubles, add_doubles, RESULT, copy_doubles)
+#define OF_FLOATS(NAME, TOTAL, TOTALS, ADD, RESULT) \
+    SUMS(NAME, tile_of_floats, float, Floats, FLOATS, TOTAL, TOTALS, ADD, RESULT, copy_floats)
+
+OF_DOUBLES(doubles_to_doubles, double)
+OF_DOUBLES(doubles_to_floats, float)
+OF_FLOATS(floats_to_doubles, double, Doubles, add_widened, double)
+OF_FLOATS(floats_rounded, double, Doubles, add_widened, float)
+OF_FLOATS(floats_to_floats, float, Floats, add_floats, float)
 
 /* ---- which lines ---- */
 

@@ -5,6 +5,7 @@ Both take the same words of the same key stream, and their draws differ by a few
 
 from collections.abc import Iterable, Sequence
 
+import torch
 from torch import Tensor
 
 from tacit.kernels.noise import add_noise as add_noise_by_kernel
@@ -21,14 +22,16 @@ def add_noise_by_parts(
     spans = [(v.reshape(-1), s, o.view(-1)) for v, s, o in zip(sums, stddevs, outs, strict=True) if v.numel()]
     first = 0  # where the vector at the head of the spans starts in the concatenation of all
     for start, noise in parts:
-        end = start + len(noise)
+        end = start + noise.shape[0]
         while spans and first < end:
             values, stddev, out = spans[0]
-            last = first + len(values)
+            last = first + values.shape[0]
             low, high = max(first, start), min(last, end)
             draw = noise[low - start : high - start].mul_(stddev)
-            draw = draw if draw.device == values.device else draw.to(values.device)
-            out[low - first : high - first] = draw.add_(values[low - first : high - first]).div_(denominator)
+            draw = draw if values.is_cpu else draw.to(values.device)
+            if high - low < last - first:
+                values, out = values[low - first : high - first], out[low - first : high - first]
+            torch.div(draw.add_(values), denominator, out=out)  # rounded once, to the type of out
             if last > end:
                 break
             spans.pop(0)
