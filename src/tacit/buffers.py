@@ -5,11 +5,14 @@ it back, and nobody's numbers can change under their hands. Until it is written 
 gradients perhaps, as all memory that a process has freed does. Each thread has its own.
 """
 
+import ctypes
 import math
+import os
 import sys
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -19,6 +22,9 @@ _SMALL = 1 << 17  # bytes below which the allocator has memory at hand
 _MOST = {torch.float64: 1 << 25}  # bytes that are kept: sums, which the next forward pass has to live beside ...
 _MOST_OF_OTHERS = 1 << 27  # ... and rows
 _use_count: Any = torch._C._storage_Use_Count
+_TRIM, _MAP = -1, -3  # as glibc's malloc.h numbers what can be set
+_KEPT = 1 << 28  # bytes that are free at the end of the heap, and stay the process's
+_MAPPED = 1 << 25  # bytes from which a tensor is memory of its own: where glibc itself would end up at the most
 
 
 class _Buffers(threading.local):
@@ -49,6 +55,21 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device, *, rel
     _forget_the_oldest(known)
     view: Tensor = torch.empty(0, dtype=dtype).set_(buffer.untyped_storage(), 0, shape)  # type: ignore[call-overload]
     return view
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Tell glibc to keep what a step frees for the next one: a step's activations are freed all at once.
+
+    It would give them back to the system, and take them again page by page. Whoever sets it in another way, is obeyed.
+    """
+    said = any(name.startswith("MALLOC_") for name in os.environ) or "glibc.malloc" in os.environ.get(
+        "GLIBC_TUNABLES", ""
+    )
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" and not said else None
+    if set_option is not None:  # other libraries have none
+        set_option(_MAP, _MAPPED)
+        set_option(_TRIM, _KEPT)
 
 
 def _is_free(buffer: Tensor) -> bool:

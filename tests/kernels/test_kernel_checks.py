@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit import kernels
-from tacit.kernels import checks, convolution, group_norm, lstm, noise, pooling, sums
+from tacit.kernels import checks, convolution, group_norm, layer_norm, lstm, noise, pooling, sums
 from tacit.kernels.library import _FLAGS, _SOURCES, _THREADS
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no compiler")
@@ -57,8 +57,14 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
     "the last pair of positions is left out": (sums.GRAM, "gram.c", "s + j <= t + i; j++)", "s + j < t + i; j++)"),
     "half of the lanes of a product are left out": (
         sums.GRAM, "gram.c", "folded(sums[0], sums[1], 1)", "folded(sums[0], 0.0f * sums[1], 1)"),
+    "products of positions leave out a position of x": (
+        sums.GRAM, "gram.c", "total.of_x += of_x[at]", "total.of_x += t + i ? of_x[at] : 0.0"),
     "group norm's scale 1e-3 off": (
         group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
+    "layer norm's scale without the last positions": (
+        layer_norm.KERNEL, "layer_norm.c", "? RUN : positions - p", "? RUN : (positions - p) / 2"),
+    "layer norm's last columns are not centred": (
+        layer_norm.KERNEL, "layer_norm.c", "x[p * size + c] - mean[p]", "x[p * size + c]"),
     "an LSTM's gate is right near 0 only": (
         lstm.KERNEL, "lstm.c", "p * z * x + x, far)", "p * z * x + x, p * z * x + x)"),
     "an LSTM forgets what it should keep": (lstm.KERNEL, "lstm.c", "forget * (1.0f - forget)", "forget * forget"),
@@ -119,7 +125,7 @@ def linked(objects, folder, changed=None, text=""):
 
 def test_the_same_sources_without_a_bug_agree(objects, tmp_path):
     loaded = linked(objects, tmp_path)
-    assert len(KERNELS) == 10
+    assert len(KERNELS) == 11
     for kernel in KERNELS.values():
         assert kernel.checked(loaded) is not None, kernel.name
 

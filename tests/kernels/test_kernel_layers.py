@@ -123,6 +123,19 @@ def test_group_norms_that_are_left_to_pytorch():
     assert kernels.group_norm_rows(x.double(), x.double(), 2, 1e-5) is None
 
 
+@pytest.mark.parametrize("shape", [(4, 8, 5), (3, 70, 33), (2, 1, 256)])
+def test_layer_norms_gradients(shape):
+    torch.manual_seed(0)
+    x, g = torch.randn(shape) + 3, torch.randn(shape)
+    _, mean, spread = torch.native_layer_norm(x, shape[2:], None, None, 1e-5)
+    found = kernels.layer_norm_rows(x, g, mean[:, :, 0], spread[:, :, 0])
+    wanted = (functional.layer_norm(x.double(), shape[2:]) * g).sum(1), g.double().sum(1)
+    for one, right in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one.double(), right, rtol=1e-4, atol=1e-4)
+    assert kernels.layer_norm_rows(x.double(), g.double(), mean[:, :, 0].double(), spread[:, :, 0].double()) is None
+    assert kernels.layer_norm_rows(x, g, mean, spread) is None
+
+
 def test_threads_change_nothing():
     before, found = torch.get_num_threads(), []
     image, g, *geometry = convolution(*SHAPES[2], records=9)

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from tacit.buffers import keep_freed_memory
 from tacit.errors import InputError, LossesError
 from tacit.gradients.bookkeeping import ForwardPass, Gradients, gradients_of
 from tacit.gradients.recognition import Recording, Remembered
@@ -50,6 +51,7 @@ class Learned:
 def learned(losses: Losses) -> Learned:
     found = _learned.get(losses)
     if found is None:
+        keep_freed_memory()
         library()  # may have to be compiled, and kept in a file, before the losses run and nothing may be written
         found = _learned[losses] = Learned()
     return found

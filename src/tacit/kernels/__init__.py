@@ -21,6 +21,7 @@ __all__ = [
     "dense_rows",
     "gram_squares",
     "group_norm_rows",
+    "layer_norm_rows",
     "library",
     "lstm_backward",
     "lstm_forward",
@@ -43,6 +44,7 @@ _HOME = {
     "GRAM_ROUNDINGS": "sums",
     "gram_squares": "sums",
     "group_norm_rows": "group_norm",
+    "layer_norm_rows": "layer_norm",
     "lstm_backward": "lstm",
     "lstm_forward": "lstm",
     "max_pool": "pooling",
@@ -58,6 +60,7 @@ if TYPE_CHECKING:  # the same names for type checkers
     from tacit.kernels.convolution import convolution_rows, convolution_squares, convolution_sum, product_roundings
     from tacit.kernels.dense import dense_rows
     from tacit.kernels.group_norm import group_norm_rows
+    from tacit.kernels.layer_norm import layer_norm_rows
     from tacit.kernels.lstm import lstm_backward, lstm_forward
     from tacit.kernels.noise import add_noise
     from tacit.kernels.pooling import max_pool

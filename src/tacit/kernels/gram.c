@@ -3,7 +3,7 @@
 
    A product adds LANES lanes in single precision, each over every LANES-th feature of a run of at most RUN features,
    then the lanes, two by two, and the runs in double: it errs by at most RUN / LANES + log2(LANES) + 1 roundings of
-   |x_t| |x_s|, 36 with 8 lanes. */
+   |x_t| |x_s|, 36 with 8 lanes. Products of a position with itself add up to |x|^2 and |g|^2, which come with them. */
 
 #include <string.h>
 
@@ -25,6 +25,13 @@ typedef double Wide __attribute__((vector_size(8 * LANES), aligned(8)));
 static const Places LANE = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 #else
 static const Places LANE = {0, 1, 2, 3, 4, 5, 6, 7};
+#endif
+
+/* What is loaded once should not be loaded again for every product, as the compiler would have it */
+#ifdef __AVX__
+#define IN_REGISTER(vector) __asm__("" : "+v"(vector))
+#else
+#define IN_REGISTER(vector)
 #endif
 
 /* In every 2 * half lanes: the two halves of a, added, and then those of b */
@@ -51,6 +58,8 @@ static __attribute__((noinline)) void add_run(const float *const *a, const float
         Vector left[SIDE], right[ACROSS];
         for (int i = 0; i < SIDE; i++) left[i] = *(const Vector *)(a[i] + k);
         for (int j = 0; j < ACROSS; j++) right[j] = *(const Vector *)(b[j] + k);
+        for (int i = 0; i < SIDE; i++) IN_REGISTER(left[i]);
+        for (int j = 0; j < ACROSS; j++) IN_REGISTER(right[j]);
         for (int i = 0; i < SIDE; i++)
             for (int j = 0; j < ACROSS; j++) sum[i][j] += left[i] * right[j];
     }
@@ -75,21 +84,31 @@ static Wide tile(const float *rows, long positions, long width, long t, long s) 
     return products;
 }
 
-static double square_of_one(const float *x, const float *g, long positions, long in, long out) {
-    double total = 0.0;
+typedef struct {
+    double of_product, of_x, of_g;
+} Squares;
+
+static Squares squares_of_one(const float *x, const float *g, long positions, long in, long out) {
+    Squares total = {0.0, 0.0, 0.0};
     for (long t = 0; t < positions; t += SIDE)
         for (long s = 0; s < t + SIDE && s < positions; s += ACROSS) {
-            const Wide of_both = tile(x, positions, in, t, s) * tile(g, positions, out, t, s);
+            const Wide of_x = tile(x, positions, in, t, s), of_g = tile(g, positions, out, t, s), of_both = of_x * of_g;
             for (long i = 0; i < SIDE && t + i < positions; i++)
-                for (long j = 0; j < ACROSS && s + j <= t + i; j++)
-                    total += (s + j < t + i ? 2.0 : 1.0) * of_both[i * ACROSS + j];
+                for (long j = 0; j < ACROSS && s + j <= t + i; j++) {
+                    const long at = i * ACROSS + j;
+                    if (s + j < t + i) total.of_product += 2.0 * of_both[at];
+                    else total.of_product += of_both[at], total.of_x += of_x[at], total.of_g += of_g[at];
+                }
         }
     return total;
 }
 
+/* squares [3, records]: of the sum of products, of x and of g */
 void tacit_gram_squares(const float *x, const float *g, long records, long positions, long in, long out, double *squares,
                         int threads) {
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (long r = 0; r < records; r++)
-        squares[r] = square_of_one(x + r * positions * in, g + r * positions * out, positions, in, out);
+    for (long r = 0; r < records; r++) {
+        const Squares found = squares_of_one(x + r * positions * in, g + r * positions * out, positions, in, out);
+        squares[r] = found.of_product, squares[records + r] = found.of_x, squares[2 * records + r] = found.of_g;
+    }
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from tacit.kernels.library import loaded, prospect
 
-_MODULES = ("sums", "convolution", "group_norm", "pooling", "lstm", "dense", "noise")
+_MODULES = ("sums", "convolution", "group_norm", "layer_norm", "pooling", "lstm", "dense", "noise")
 
 
 def status() -> str:

@@ -171,11 +171,11 @@ PRODUCTS = Kernel(
 # ---- products of positions ----
 
 
-def gram_squares(x: Tensor, g: Tensor) -> Tensor | None:
-    """|sum_t g_t x_t^T|^2 of each record in float64; None if the kernel cannot.
+def gram_squares(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """|sum_t g_t x_t^T|^2, |x|^2 and |g|^2 of each record in float64; None if the kernel cannot.
 
     x is [records, positions, in] and g [records, positions, out] in float32. A product of two positions errs by at most
-    GRAM_ROUNDINGS roundings of the product of their lengths.
+    GRAM_ROUNDINGS roundings of the product of their lengths; all three are sums of such products.
     """
     if not (x.dim() == g.dim() == 3 and x.shape[:2] == g.shape[:2] and len(x)):
         return None
@@ -183,10 +183,11 @@ def gram_squares(x: Tensor, g: Tensor) -> Tensor | None:
     return None if ready is None else _gram(ready[0], x.contiguous(), g.contiguous(), ready[1])
 
 
-def _gram(call: Call, x: Tensor, g: Tensor, threads: int) -> Tensor:
-    squares = torch.empty(len(x), dtype=torch.float64, device="cpu")
+def _gram(call: Call, x: Tensor, g: Tensor, threads: int) -> tuple[Tensor, Tensor, Tensor]:
+    squares = torch.empty(3, len(x), dtype=torch.float64, device="cpu")
     call(x.data_ptr(), g.data_ptr(), *x.shape, g.shape[2], squares.data_ptr(), threads)
-    return squares
+    of_product, of_x, of_g = squares
+    return of_product, of_x, of_g
 
 
 def _gram_agrees(call: Call) -> bool:
@@ -195,9 +196,10 @@ def _gram_agrees(call: Call) -> bool:
         [(3, 1, 1, 1), (2, 4, 16, 9), (3, 7, 521, 31), (5, 6, 8, 40), (2, 13, 32, 50)]
     ):
         x, g = numbers(records, positions, width, seed=index), numbers(records, positions, out, seed=index + 9)
-        wanted = (g.double().mT @ x.double()).flatten(1).square().sum(1)
-        size = x.double().flatten(1).square().sum(1) * g.double().flatten(1).square().sum(1)
-        if not close(_gram(call, x, g, 1 + index // 3), wanted, size, 2e-6):
+        of_x, of_g = (part.double().flatten(1).square().sum(1) for part in (x, g))
+        wanted = (g.double().mT @ x.double()).flatten(1).square().sum(1), of_x, of_g
+        found = _gram(call, x, g, 1 + index // 3)
+        if not all(close(*each, 2e-6) for each in zip(found, wanted, (of_x * of_g, of_x, of_g), strict=True)):
             return False
     return True
 

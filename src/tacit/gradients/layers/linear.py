@@ -17,6 +17,7 @@ from tacit.gradients.record_gradients import (
     by_pairs,
     in_float32,
     is_one_stretch,
+    may_be_lost,
     raised,
     row_squares,
     squares_by_block,
@@ -60,16 +61,13 @@ class OuterProducts:
         One position: |g x^T| = |g| |x|, and the sum is formed of the same numbers.
         """
         records, positions, width = self.x.shape
+        if is_measured_by_positions(positions, width, self.g.shape[2]):
+            return self._by_gram()
         squares_x, squares_g = row_squares(self.x), row_squares(self.g)
         bound = (squares_x * squares_g).sqrt_()
         if positions == 1:
             self._squares = squares_x, squares_g
             return squares_x * squares_g, bound, 0
-        by_gram = is_measured_by_positions(positions, width, self.g.shape[2])
-        if by_gram:
-            squares, roundings = self._by_gram()
-            entries = positions * max(width, self.g.shape[2])
-            return by_pairs(squares, squares_x, squares_g, entries, self.x.dtype), bound, roundings
         squares = squares_by_block(self, records, self._size)
         return squares.masked_fill_(bound > torch.finfo(self.x.dtype).max, math.inf), bound, 0  # may have overflowed
 
@@ -95,12 +93,20 @@ class OuterProducts:
         x, g = self.x[start:stop], self.g[start:stop]
         return x.mT @ g if self.transposed else g.mT @ x
 
-    def _by_gram(self) -> tuple[Tensor, int]:
-        """|G^T X|^2 = <X X^T, G G^T>, and how many roundings are in a product of two positions."""
-        squares = gram_squares(self.x, self.g)
-        if squares is not None:
-            return squares, GRAM_ROUNDINGS
-        return _gram(self.x).mul_(_gram(self.g)).flatten(1).sum(1), FEATURES + 1
+    def _by_gram(self) -> tuple[Tensor, Tensor, int]:
+        """|G^T X|^2 = <X X^T, G G^T>, the bound |X| |G|, and how many roundings are in a product of two positions."""
+        x, g = self.x, self.g
+        entries, found = x.shape[1] * max(x.shape[2], g.shape[2]), gram_squares(x, g)
+        if found is None:
+            roundings, of_x, of_g = FEATURES + 1, row_squares(x), row_squares(g)
+            squares = _gram(x).mul_(_gram(g)).flatten(1).sum(1)
+        else:
+            roundings, (squares, of_x, of_g) = GRAM_ROUNDINGS, found
+            lost = may_be_lost(of_x, of_g, entries)
+            if bool(lost.any()):  # then |x|^2 may be lost as well
+                of_x, of_g = torch.where(lost, row_squares(x), of_x), torch.where(lost, row_squares(g), of_g)
+        bound = (of_x * of_g).sqrt_().mul_(1 + roundings * torch.finfo(x.dtype).eps)  # they are rounded themselves
+        return by_pairs(squares, of_x, of_g, entries, x.dtype), bound, roundings
 
     def _sum(self, kind: torch.dtype, factors: Tensor, x: Tensor, g: Tensor) -> Tensor:
         """[out, in]: within a record in its own precision, over records in float64, or of large ones in ``kind``."""

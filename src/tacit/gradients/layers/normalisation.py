@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from tacit.errors import RecordMixingError
 from tacit.gradients.record_gradients import Dense, RecordGradients, full
-from tacit.kernels import group_norm_rows
+from tacit.kernels import group_norm_rows, layer_norm_rows
 
 if TYPE_CHECKING:
     from tacit.gradients.bookkeeping import ForwardPass
@@ -18,12 +18,23 @@ if TYPE_CHECKING:
 Normalise = Callable[[Tensor], Tensor]
 
 
-def _last_dims(records: int, x: Tensor, normalise: Normalise, dims: int, g: Tensor) -> Sequence[RecordGradients | None]:
+def _layer_norm(
+    records: int, x: Tensor, mean: Tensor, spread: Tensor, dims: int, g: Tensor
+) -> Sequence[RecordGradients | None]:
     """Scale and shift have the shape of the last dimensions."""
     shape = g.shape[g.dim() - dims :]
-    rows = g.reshape(records, -1, shape.numel())
-    scale = (rows * normalise(full(x)).reshape(rows.shape)).sum(1)
-    return [Dense(scale.view(records, *shape)), Dense(rows.sum(1).view(records, *shape))]
+    g, x = (tensor.reshape(records, -1, shape.numel()) for tensor in (g, full(x)))
+    mean, spread = (full(tensor).reshape(g.shape[:2]) for tensor in (mean, spread))
+    found = layer_norm_rows(x, g, mean, spread)
+    if found is None:
+        found = (g * (x - mean[:, :, None]).mul_(spread[:, :, None])).sum(1), g.sum(1)
+    return [Dense(part.view(records, *shape)) for part in found]
+
+
+def _rms_norm(records: int, x: Tensor, normalise: Normalise, dims: int, g: Tensor) -> Sequence[RecordGradients | None]:
+    """The scale has the shape of the last dimensions."""
+    shape = g.shape[g.dim() - dims :]
+    return [Dense((g * normalise(full(x))).reshape(records, -1, *shape).sum(1))]
 
 
 def _channels(records: int, x: Tensor, normalise: Normalise, g: Tensor) -> Sequence[RecordGradients | None]:
@@ -49,9 +60,8 @@ def layer_norm(
     if not run.joins(input, weight, bias):
         return NotImplemented
     x, shape = run.rows_first(input), list(normalized_shape)
-    out = functional.layer_norm(x, shape, run.twin(weight), run.twin(bias), eps)
-    normalise = partial(functional.layer_norm, normalized_shape=shape, eps=eps)
-    run.keep(out, (x,), (weight, bias), partial(_last_dims, run.records, x, normalise, len(shape)))
+    out, mean, spread = torch.native_layer_norm(x, shape, run.twin(weight), run.twin(bias), eps)
+    run.keep(out, (x,), (weight, bias), partial(_layer_norm, run.records, x, mean, spread, len(shape)))
     return run.wrap(out)
 
 
@@ -68,7 +78,7 @@ def rms_norm(
     eps = torch.finfo(x.dtype).eps if eps is None else eps
     out = functional.rms_norm(x, shape, run.twin(weight), eps)
     normalise = partial(functional.rms_norm, normalized_shape=shape, eps=eps)
-    run.keep(out, (x,), (weight, None), partial(_last_dims, run.records, x, normalise, len(shape)))
+    run.keep(out, (x,), (weight,), partial(_rms_norm, run.records, x, normalise, len(shape)))
     return run.wrap(out)
 
 
