@@ -84,9 +84,6 @@ def _references(tensor: Tensor) -> tuple[int, int]:
 
 
 _ALONE = _references(torch.empty(1, device="cpu"))
-# glibc gives freed memory back as soon as it is more than twice the largest block that was ever freed (of 32 MB at
-# most). So it is shown one, which nobody touches: what PyTorch makes and frees at every step stays with the process.
-torch.empty(31 << 20, dtype=torch.uint8, device="cpu")
 
 
 def _forget_the_oldest(known: list[Tensor]) -> None:
