@@ -33,7 +33,7 @@ from tacit.isolation.facts import (
     of_inference,
     same,
 )
-from tacit.isolation.parts import SKIPPED, Parts, looker, named, set_part
+from tacit.isolation.parts import SKIPPED, Parts, looker, named, of_library_class, set_part
 from tacit.isolation.settings import put_settings_back, settings_now
 
 OnDemand = Literal["handles", "data"] | None
@@ -41,6 +41,7 @@ _CONTAINERS = {dict, OrderedDict, list, set}  # that can be asked whether they a
 _UNCHANGING = (tuple, frozenset)  # what they hold is looked into, but stays theirs
 _COPIED = 1 << 16  # bytes of a tensor of which a copy is kept
 _NO_CACHES = {"_parameters", "_buffers", "_modules"}  # of a module: what is trained and saved is declared beforehand
+_RUN = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "_conv_forward", "__getattr__")
 _OF_PYTORCH = {"_flat_weights", "_flat_weight_refs"}  # recurrent layers keep them in step with swapped parameters
 
 
@@ -67,6 +68,7 @@ class StateGuard:
         self._full: list[Kept] = []
         self._empty: list[Any] = []
         self._arrays: list[Any] = []
+        self._layers: list[type] = []  # classes
 
     def __enter__(self) -> "StateGuard":
         self.blocks += 1
@@ -79,7 +81,9 @@ class StateGuard:
                         kept.copy = _copied(kept.thing)
                     kept.fact = fact
         else:
-            self._kept = [kept for kept in all_kept(self._owners) if kept.can_change]
+            found = all_kept(self._owners)
+            self._layers = [kept.thing for kept in found if kept.look is of_library_class and _is_layer(kept.thing)]
+            self._kept = [kept for kept in found if kept.can_change]
             self._empty = [kept.thing for kept in self._kept if type(kept.thing) in _CONTAINERS and not kept.thing]
             self._full = [kept for kept in self._kept if type(kept.thing) not in _CONTAINERS or kept.thing]
             self._arrays = [kept.thing for kept in self._kept if isinstance(kept.thing, np.ndarray)]
@@ -87,6 +91,7 @@ class StateGuard:
         for array in self._read_only:
             array.flags.writeable = False
         self._settings = settings_now()
+        self._code = self._code_of_layers()
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -106,7 +111,12 @@ class StateGuard:
     def is_unchanged(self, but: Iterable[torch.Tensor]) -> bool:
         """Whether all is as it was in the last block, but for the numbers in some tensors, which are trained."""
         trained, full = set(map(id, but)), self._unless_empty()
-        return bool(full) and _have_same_parts(full) and _have_same_facts(full, trained)
+        same_code = bool(full) and self._code == self._code_of_layers()
+        return same_code and _have_same_parts(full) and _have_same_facts(full, trained)
+
+    def _code_of_layers(self) -> list[Any]:
+        """What an installed layer runs, which a user may replace between two steps: ``nn.Linear.forward = mine``."""
+        return [vars(kind).get(name) for kind in self._layers for name in _RUN]
 
     def additions(self) -> list[tuple[dict[Any, Any], Any, Any]]:
         """What attributes and dictionaries have come to hold since, where there was nothing or None."""
@@ -146,7 +156,8 @@ class Kept:
 
     @property
     def can_change(self) -> bool:
-        return (self.look is not None or self.measure is not None) and type(self.thing) not in _UNCHANGING
+        is_looked_into = self.look is not None and self.look is not of_library_class
+        return (is_looked_into or self.measure is not None) and type(self.thing) not in _UNCHANGING
 
     def path(self) -> str:
         return str(self.name) if self.owner is None else f"{self.owner.path()}.{self.name}"
@@ -171,6 +182,10 @@ class Kept:
             loaded = fresh and on_demand == "data" and not isinstance(after, PLAIN_VALUES)
             if part not in _OF_PYTORCH and not loaded:
                 yield f"{self.path()}.{part}"
+
+
+def _is_layer(kind: type) -> bool:
+    return issubclass(kind, torch.nn.Module)
 
 
 def _is_handle(thing: Any) -> bool:

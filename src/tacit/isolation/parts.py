@@ -56,7 +56,6 @@ _IN_SCRIPT = "attribute "  # of a module of TorchScript
 _OF_CLASSES = (*SKIPPED, str, type(None))
 _OF_LOGGERS = frozenset(vars(logging.Logger("")))  # all but what somebody hangs on one
 _MADE_BY_CLASS = 1 << 9  # Py_TPFLAGS_HEAPTYPE: code that exec runs without a __name__ calls its module builtins too
-_RUN = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "_conv_forward", "__getattr__")
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)  # such as the append of a list
 
 
@@ -113,7 +112,7 @@ def _by_kind(thing: Any) -> Look | None:
         case threading.local():
             return lambda local: dict(vars(local))
         case type():
-            return _look_at_library_class(thing) if is_library(thing) else _of_class
+            return of_library_class if is_library(thing) else _of_class
         case set() | frozenset() if len(thing) > LONG:
             return None  # its entries have no order by which some of them could be looked into
         case _ if type(thing).__module__ == "builtins" and not type(thing).__flags__ & _MADE_BY_CLASS:
@@ -198,15 +197,9 @@ def _of_class(kind: type) -> dict[str, Any]:
     return {**values, "bases": kind.__bases__, "metaclass": type(kind)}
 
 
-def _look_at_library_class(kind: type) -> Look:
-    """What a user has put into it beforehand, and by what a layer runs: ``nn.Linear.forward = mine``."""
-    names = [*patches_of(kind), *(_RUN if issubclass(kind, torch.nn.Module) else ())]
-    return functools.partial(_of_library_class, dict.fromkeys(names))
-
-
-def _of_library_class(names: dict[str, None], kind: type) -> dict[str, Any]:
-    held = vars(kind)
-    return {**{name: held[name] for name in names if name in held}, "bases": kind.__bases__}
+def of_library_class(kind: type) -> dict[str, Any]:
+    """What a user has put into it beforehand: ``nn.Linear.forward = mine``."""
+    return {**patches_of(kind), "bases": kind.__bases__}
 
 
 def _look_at_function(function: types.FunctionType) -> Look | None:
