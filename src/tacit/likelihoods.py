@@ -59,7 +59,7 @@ class Categorical:
         if not targets.numel():
             return True
         least, most = torch.aminmax(targets)
-        return 0 <= least.item() and most.item() < classes
+        return least.item() >= 0 and most.item() < classes
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         if outputs.dim() != 2 or outputs.shape[1] < 2:

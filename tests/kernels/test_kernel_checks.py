@@ -76,7 +76,8 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         sums.PRODUCTS, "outer_sum.c", "k < depth; k++, x", "k < depth - (depth == 1 || depth > 3); k++, x"),
     "products summed across records in float": (
         sums.PRODUCTS, "outer_sum.c", "x += length * WIDTH,",
-        "for (int c = 0; c < outs * WIDTH; c++) ((TOTAL *)total)[c] = (float)((TOTAL *)total)[c]; x += length * WIDTH,"),
+        "for (int c = 0; c < outs * WIDTH; c++) ((TOTAL *)total)[c] = (float)((TOTAL *)total)[c]; x += length * WIDTH,"
+    ),
     "a sum of floats is less than one of doubles": (
         sums.PRODUCTS, "outer_sum.c", "const TOTAL factor = (TOTAL)p->stretches[s].factor;",
         "const TOTAL factor = (TOTAL)(p->stretches[s].factor * (sizeof(TOTAL) == 4 ? 0.99999 : 1.0));"),
