@@ -3,7 +3,6 @@
 import logging
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -231,8 +230,8 @@ class PrivateSum:
         self, drawn: Indices, source: DataSource, count: int, ids: Indices | None
     ) -> tuple[DrawnRows, StepChance]:
         """The rows of the drawn units, of ``count`` that there are, and their chance."""
-        rows = replace(self.plan.unit.rows_of(drawn, count, ids), units=drawn)
-        return rows, source.chance(self._randomness, rows.rows)
+        found = self.plan.unit.rows_of(drawn, count, ids)
+        return DrawnRows(found.rows, found.sizes, drawn), source.chance(self._randomness, found.rows)
 
     def _draw_charged(self, units: int, first: int, steps: int, ahead: ChargedAhead) -> Iterator[Indices]:
         """The drawn units of each step; a block is charged, and noted in ``ahead``, before its first draw."""
