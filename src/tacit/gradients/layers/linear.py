@@ -61,7 +61,7 @@ class OuterProducts:
         One position: |g x^T| = |g| |x|, and the sum is formed of the same numbers.
         """
         records, positions, width = self.x.shape
-        if is_measured_by_positions(positions, width, self.g.shape[2]):
+        if positions > 1 and is_measured_by_positions(positions, width, self.g.shape[2]):
             return self._by_gram()
         squares_x, squares_g = row_squares(self.x), row_squares(self.g)
         bound = (squares_x * squares_g).sqrt_()
