@@ -1,6 +1,9 @@
 """Memory that is used again: only when nobody refers to it, and never a record's for what is released."""
 
+import ctypes
+import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -75,3 +78,25 @@ def test_what_is_too_large_to_be_kept_is_given_out_all_the_same(monkeypatch):
     monkeypatch.setattr(buffers, "_MOST_OF_OTHERS", LARGE)
     assert empty((LARGE,), FLOAT, CPU).shape == (LARGE,)
     assert not buffers._buffers.inner[FLOAT]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
+@pytest.mark.parametrize(
+    ("variable", "value", "calls"),
+    [
+        ("ANY", "", [(-3, 1 << 25), (-1, 1 << 28)]),
+        ("MALLOC_TRIM_THRESHOLD_", "1", []),
+        ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=1", []),
+    ],
+)
+def test_glibc_keeps_freed_memory_unless_the_user_said_otherwise(monkeypatch, variable, value, calls):
+    for name in ("MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, value)
+    found = []
+    glibc = SimpleNamespace(mallopt=lambda *option: found.append(option))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: glibc)
+    buffers.keep_freed_memory.__wrapped__()
+    assert found == calls
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace())  # another library
+    buffers.keep_freed_memory.__wrapped__()

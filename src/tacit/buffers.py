@@ -61,12 +61,12 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device, *, rel
 def keep_freed_memory() -> None:
     """Tell glibc to keep what a step frees for the next one: a step's activations are freed all at once.
 
-    It would give them back to the system, and take them again page by page. Whoever sets it in another way, is obeyed.
+    It would give them back to the system, and take them again page by page. Whoever has set it otherwise is obeyed.
     """
-    said = any(name.startswith("MALLOC_") for name in os.environ) or "glibc.malloc" in os.environ.get(
-        "GLIBC_TUNABLES", ""
-    )
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" and not said else None
+    names = [name for name in os.environ if name.startswith("MALLOC_")]
+    if sys.platform != "linux" or names or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):
+        return
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:  # other libraries have none
         set_option(_MAP, _MAPPED)
         set_option(_TRIM, _KEPT)

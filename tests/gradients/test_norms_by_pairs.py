@@ -107,3 +107,11 @@ def test_company_changes_no_norm_and_many_records_are_added_in_float64():
     assert total.dtype == torch.float64
     wanted = torch.einsum("r,r...->...", factors, gradients.materialise(0, 100).double())
     torch.testing.assert_close(total, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [0.0, 2e-23, 1e25])
+def test_a_record_whose_products_are_lost_changes_no_other_norm(size):
+    image, g = drawn()
+    alone = positions(image, g).squared_norms()
+    image[1], g[1] = size, 1e17
+    assert torch.equal(positions(image, g).squared_norms()[[0, 2]], alone[[0, 2]])
