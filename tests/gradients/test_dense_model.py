@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from tacit.errors import InputError
 from tacit.gradients import clipped_sum, rounds_by_place
 from tacit.gradients.dense_model import linear_model
 from tacit.kernels import dense
@@ -175,3 +176,19 @@ def test_all_else_takes_the_general_way(model, likelihood):
 def test_batches_of_another_form_take_the_general_way(batch):
     losses = ModelLosses(nn.Linear(7, 1), Bernoulli())
     assert linear_model(losses, losses.params).arguments(losses.params, batch) is None
+
+
+@pytest.mark.parametrize("way", ["backward", "backward_pre"])
+def test_backward_hooks_of_all_modules_are_refused(way):
+    losses, batch = problem("classes")
+    hooks = torch.nn.modules.module
+    add = {
+        "backward": hooks.register_module_full_backward_hook,
+        "backward_pre": hooks.register_module_full_backward_pre_hook,
+    }
+    handle = add[way](lambda *given: None)
+    try:
+        with pytest.raises(InputError, match="hook of all modules"):
+            clipped_sum(losses, losses.params, batch, mechanism_of(losses), chunk=64)
+    finally:
+        handle.remove()

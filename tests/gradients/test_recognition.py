@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from tacit.errors import LossesError
 from tacit.gradients import clipped_sum, guard_of, rounds_by_place
-from tacit.gradients.computing import learned
+from tacit.gradients.computing import Computing, learned
 from tacit.losses import ModelLosses
 from tacit.mechanisms import SLACK, ClipRecords, GaussianNoise, build_mechanism
 
@@ -208,6 +208,17 @@ def test_users_and_views_by_formula(name):
         assert found.by_formula or "views" in more  # the batch has another form
         for one, value in wanted.sums.items():
             torch.testing.assert_close(found.sums[one].double(), value, rtol=2e-5, atol=1e-5)
+
+
+def test_a_unit_of_more_rows_than_a_chunk_is_known_too(monkeypatch):
+    engine, batch = Engine(*RECOGNISED["pictures"]), rows_for(classes_of_pictures, 48)
+    engine.learn(batch)
+    given = engine.losses, engine.losses.params, batch, engine.mechanism
+    wanted = clipped_sum(*given, chunk=8, sizes=[12] * 4, strategy="record")
+    monkeypatch.setattr(Computing, "__init__", None)  # nothing of the user's runs
+    found = clipped_sum(*given, chunk=8, sizes=[12] * 4, guard=engine.guard)
+    for name, value in wanted.sums.items():
+        torch.testing.assert_close(found.sums[name].double(), value, rtol=2e-5, atol=1e-5)
 
 
 @pytest.mark.skipif(rounds_by_place(), reason="products were formed before tacit was imported")

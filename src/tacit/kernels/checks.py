@@ -46,7 +46,7 @@ class Kernel(Generic[Calls]):
 
         None where there are none, or the numbers of a tensor do not lie in memory as they are, in the type they need.
         """
-        calls = self.calls()
+        calls = self._known[0] if self._known else self.calls()
         if calls is None:
             return None
         for tensors, dtype in ((floats, torch.float32), (doubles, torch.float64), (integers, torch.int64)):
