@@ -79,8 +79,8 @@ class DenseModel:
         for weight, bias in layers:  # of frozen ones, whose data may be replaced, nobody else asks
             if weight.dim() != 2 or weight.shape[1] != width or (bias is not None and bias.shape != weight.shape[:1]):
                 return None
-            width = len(weight)
-        fits = len(inputs) == len(targets) and (inputs.dim() == 2 or self.front)
+            width = weight.shape[0]
+        fits = inputs.shape[0] == targets.shape[0] and (inputs.dim() == 2 or self.front)
         return Arguments(params, layers, inputs, targets) if fits else None
 
     def rows(self, given: "Arguments", mechanism: GaussianSumMechanism) -> DenseRows | PlainRows | None:

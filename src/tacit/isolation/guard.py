@@ -33,6 +33,7 @@ from tacit.isolation.facts import (
     of_inference,
     same,
 )
+from tacit.isolation.libraries import Entries
 from tacit.isolation.parts import SKIPPED, Parts, looker, named, of_library_class, set_part
 from tacit.isolation.settings import put_settings_back, settings_now
 
@@ -68,7 +69,10 @@ class StateGuard:
         self._full: list[Kept] = []
         self._empty: list[Any] = []
         self._arrays: list[Any] = []
-        self._layers: list[type] = []  # classes
+        self._layers: list[type] = []
+        self._code = Entries(
+            (), _is_run
+        )  # what installed layers run, which a user may replace: nn.Linear.forward = mine
 
     def __enter__(self) -> "StateGuard":
         self.blocks += 1
@@ -83,6 +87,7 @@ class StateGuard:
         else:
             found = all_kept(self._owners)
             self._layers = [kept.thing for kept in found if kept.look is of_library_class and _is_layer(kept.thing)]
+            self._code = Entries(self._layers, _is_run)
             self._kept = [kept for kept in found if kept.can_change]
             self._empty = [kept.thing for kept in self._kept if type(kept.thing) in _CONTAINERS and not kept.thing]
             self._full = [kept for kept in self._kept if type(kept.thing) not in _CONTAINERS or kept.thing]
@@ -91,7 +96,8 @@ class StateGuard:
         for array in self._read_only:
             array.flags.writeable = False
         self._settings = settings_now()
-        self._code = self._code_of_layers()
+        if not self._code.are_the_same():
+            self._code = Entries(self._layers, _is_run)
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -111,12 +117,8 @@ class StateGuard:
     def is_unchanged(self, but: Iterable[torch.Tensor]) -> bool:
         """Whether all is as it was in the last block, but for the numbers in some tensors, which are trained."""
         trained, full = set(map(id, but)), self._unless_empty()
-        same_code = bool(full) and self._code == self._code_of_layers()
+        same_code = bool(full) and self._code.are_the_same()
         return same_code and _have_same_parts(full) and _have_same_facts(full, trained)
-
-    def _code_of_layers(self) -> list[Any]:
-        """What an installed layer runs, which a user may replace between two steps: ``nn.Linear.forward = mine``."""
-        return [vars(kind).get(name) for kind in self._layers for name in _RUN]
 
     def additions(self) -> list[tuple[dict[Any, Any], Any, Any]]:
         """What attributes and dictionaries have come to hold since, where there was nothing or None."""
@@ -182,6 +184,10 @@ class Kept:
             loaded = fresh and on_demand == "data" and not isinstance(after, PLAIN_VALUES)
             if part not in _OF_PYTORCH and not loaded:
                 yield f"{self.path()}.{part}"
+
+
+def _is_run(name: str, _: object) -> bool:
+    return name in _RUN
 
 
 def _is_layer(kind: type) -> bool:

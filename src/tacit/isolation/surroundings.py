@@ -8,12 +8,11 @@ is one for all, which asks whether that is now.
 
 import functools
 import gc
-import operator
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -21,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from tacit.errors import LossesError
-from tacit.isolation.libraries import is_library
+from tacit.isolation.libraries import Entries, is_library
 from tacit.isolation.parts import names_in
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -32,6 +31,10 @@ _REFUSED = frozenset({
     "fcntl.lockf", "resource.setrlimit", "resource.prlimit", "syslog.openlog", "syslog.syslog", "signal.pthread_kill",
     "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "gc.get_objects", "gc.get_referrers",
 })  # fmt: skip
+_OF_MANY_RECORDS = (
+    *("tacit.gradients", "tacit.isolation", "tacit.kernels", "tacit.likelihoods", "tacit.mechanisms"),
+    *("tacit.buffers", "tacit.training"),
+)
 _PRINTING = ("__repr__", "__str__", "__format__")
 _COMPILERS = ("importlib.", "triton.", "torch._inductor.", "torch.utils.cpp_extension")
 
@@ -195,7 +198,7 @@ def refuse_foreign_watchers() -> None:
         raise LossesError(f"{found[0]} is active around the private step and would see records together; leave it")
 
 
-_HOMES = torch, torch.Tensor, torch.nn.functional, torch.linalg
+_HOMES: Sequence[Any] = (torch, torch.Tensor, torch.nn.functional, torch.linalg)
 
 
 class _Called:
@@ -203,31 +206,27 @@ class _Called:
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
-        self._looks: list[Callable[[Any], Any]] = [len] * len(_HOMES)
-        self._checked: object = None
+        self._approved: Entries | None = None
 
     def check(self) -> None:
         """Refuse a replaced one. It is asked at every step, and nearly always all is as it was."""
-        with suppress(KeyError):  # one is gone
-            if self._now() == self._checked:
-                return
-        self._looks = [operator.itemgetter(*filter(self._is_called, vars(home))) for home in _HOMES]
-        for home in _HOMES:
-            for name, value in vars(home).items():
-                if isinstance(value, FunctionType) and self._is_called(name) and not _is_of_torch(value):
+        if self._approved is not None and self._approved.are_the_same():
+            return
+        found = Entries(_HOMES, self._is_called)
+        for home, names in zip(_HOMES, found.names, strict=True):
+            for name in names:
+                value = vars(home)[name]
+                if isinstance(value, FunctionType) and not _is_of_torch(value):
                     raise LossesError(
                         f"{home.__name__}.{name} was replaced by {value.__module__}.{value.__name__}, which would see "
                         "records together: put PyTorch's own back, and call yours in the model or the losses"
                     )
-        self._checked = self._now()
+        self._approved = found
 
-    def _now(self) -> object:
-        """What tensors inherit is not among their own entries: if it is replaced there is one entry more."""
-        return [look(vars(home)) for look, home in zip(self._looks, _HOMES, strict=True)], len(vars(torch.Tensor))
-
-    def _is_called(self, name: str) -> bool:
+    def _is_called(self, name: str, value: Any) -> bool:
         """By name, or by an operator such as ``tensor[0]``."""
-        return name in self._names or (name.startswith("__") and name not in _PRINTING)
+        is_named = name in self._names or (name.startswith("__") and name not in _PRINTING)
+        return is_named and callable(value) and not isinstance(value, type)
 
 
 def _is_of_torch(function: FunctionType) -> bool:
@@ -236,7 +235,7 @@ def _is_of_torch(function: FunctionType) -> bool:
 
 @functools.cache
 def _called_here() -> _Called:
-    rooms = [module for name, module in sys.modules.items() if name.startswith("tacit.")]
+    rooms = [module for name, module in sys.modules.items() if name.startswith(_OF_MANY_RECORDS)]
     return _Called(frozenset().union(*(names_in(code) for room in rooms for code in _codes_of(room, room.__name__))))
 
 

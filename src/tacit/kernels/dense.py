@@ -68,13 +68,14 @@ class DenseShape:
 
     def network(self, layers: Layers, x: Tensor, targets: Tensor) -> tuple[_Network, Any]:
         """The arguments of the kernel, and what they point to."""
-        room = torch.empty(2 * len(x) * sum(self.widths[1:]), dtype=torch.float32, device="cpu")
+        rows = x.shape[0]
+        room = torch.empty(2 * rows * sum(self.widths[1:]), dtype=torch.float32, device="cpu")
         weights = self._pointers(*(weight.data_ptr() for weight, _ in layers))
         biases = self._pointers(*(None if bias is None else bias.data_ptr() for _, bias in layers))
         classes, numbers = (targets.data_ptr(), None) if self.kind == CLASSES else (None, targets.data_ptr())
         network = _Network(
             len(layers), self.widths[0], self.parameters, self._outs, ctypes.addressof(weights),
-            ctypes.addressof(biases), self._activations, self._columns, self.kind, self.scale, self.weighed, len(x),
+            ctypes.addressof(biases), self._activations, self._columns, self.kind, self.scale, self.weighed, rows,
             x.data_ptr(), classes, numbers, room.data_ptr(),
         )  # fmt: skip
         return network, (self, weights, biases, layers, x, targets, room)
@@ -112,7 +113,7 @@ class DenseRows:
     ) -> None:
         self._sum, self._shape, self._threads, self._layers = calls[1], shape, threads, layers
         self._network, self._held = shape.network(layers, x, targets)
-        self.squares = torch.empty(len(x), shape.parameters, dtype=torch.float64, device="cpu")
+        self.squares = torch.empty(x.shape[0], shape.parameters, dtype=torch.float64, device="cpu")
         self.sums: list[Tensor] | None = None
         self.faults: int
         if clip is None:
@@ -137,7 +138,7 @@ def dense_rows(
     """The records x [records, width] with their targets [records] at some weights; None if the kernel cannot."""
     tensors = [x, *(one for layer in layers for one in layer if one is not None)]
     classes, numbers = ([targets], []) if shape.kind == CLASSES else ([], [targets])
-    ready = KERNEL.ready(len(x) * shape.weights, [*tensors, *numbers], integers=classes)
+    ready = KERNEL.ready(x.shape[0] * shape.weights, [*tensors, *numbers], integers=classes)
     if ready is None or not all(tensor.is_contiguous() for tensor in (*tensors, targets)):
         return None
     calls, threads = ready

@@ -15,6 +15,7 @@ from tacit.randomness import Randomness
 from tacit.sampling.gaps import drawn_by_gaps
 
 _RARE = 2**60  # below a rate of 1/16: a logarithm takes longer than a number for each of a few units
+_STEPS, _WORDS = 20, 2**16  # whose numbers are drawn at once, and how many of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +72,18 @@ class PoissonSampling:
         """The drawn units of each step: where few are drawn by the gaps between them (:mod:`tacit.sampling.gaps`), else
         those whose secret 64-bit number is below the probability times 2^64.
 
-        A unit more, at the end, does not change what the others draw.
+        A unit more, at the end, does not change what the others draw. The numbers of several steps come at once where
+        there are few units: as many as the declared ones allow.
         """
         # Exact integer threshold, rounded down: the true rate is never above the recorded one.
         threshold = int(Fraction(self.probability) * 2**64)
         words = partial(randomness.words, "sampling")
+        steps = max(1, min(_STEPS, int(_WORDS / self.implied_size)))
         while True:
             if threshold == 2**64:
                 yield np.arange(population)
             elif threshold < _RARE:
                 yield drawn_by_gaps(threshold, population, words)
             else:
-                yield np.flatnonzero(words(population) < np.uint64(threshold))
+                drawn = words(population * steps).reshape(population, steps) < np.uint64(threshold)
+                yield from map(np.flatnonzero, np.ascontiguousarray(drawn.T))
