@@ -12,6 +12,28 @@ def test_adding_a_unit_does_not_shift_the_others():
     assert (many[many < 100] == few).all()
 
 
+def test_the_numbers_of_several_steps_come_at_once_and_decide_one_step_each():
+    policy, asked = PoissonSampling(probability=0.5, expected_size=50), []
+    source = Randomness.seeded(3)
+    words = source.words
+    source.words = lambda purpose, count: asked.append(count) or words(purpose, count)
+    draws = policy.draws(100, source)
+    taken = np.array([np.isin(np.arange(100), next(draws)) for _ in range(2000)])
+    assert asked == [100 * 20] * 100
+    assert abs(taken.mean() - 0.5) < 5 * 0.5 / taken.size**0.5
+    assert abs((taken[1:] == taken[:-1]).mean() - 0.5) < 5 * 0.5 / taken.size**0.5  # neither steps ...
+    assert abs((taken[:, 1:] == taken[:, :-1]).mean() - 0.5) < 5 * 0.5 / taken.size**0.5  # ... nor units go together
+
+
+def test_of_far_more_units_than_were_declared_one_step_is_drawn_at_a_time():
+    policy, asked = PoissonSampling(probability=0.5, expected_size=1), []
+    source = Randomness.seeded(3)
+    words = source.words
+    source.words = lambda purpose, count: asked.append(count) or words(purpose, count)
+    next(policy.draws(10**6, source))
+    assert asked == [10**6]
+
+
 def test_probability_one_takes_everybody():
     policy = PoissonSampling(probability=1, expected_size=7)
     assert (next(policy.draws(7, Randomness())) == np.arange(7)).all()

@@ -79,6 +79,7 @@ class PoissonSampling:
         threshold = int(Fraction(self.probability) * 2**64)
         words = partial(randomness.words, "sampling")
         steps = max(1, min(_STEPS, int(_WORDS / self.implied_size)))
+        steps = steps if population * steps <= 8 * _WORDS else 1  # far more units than were declared
         while True:
             if threshold == 2**64:
                 yield np.arange(population)
