@@ -89,7 +89,8 @@ MAKERS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = 
     (tacit.GaussianNoise, {"stddev": 1.0}, {"stddev": [NAN, INF, 0, -1.0, "1", True], "multiplier": [1.0]}),
     (tacit.Randomness.seeded, {"seed": 1}, {"seed": [1.5, True, "1", None]}),
     (_plan, {}, {
-        "steps": COUNT, "physical_batch": COUNT[:-1], "block": COUNT, "dataset_size": [1, 0, -40, 39.5, "40", True],
+        "steps": COUNT, "physical_batch": COUNT[:-1], "block": COUNT[:-1],
+        "dataset_size": [1, 0, -40, 39.5, "40", True],
         "schedule": WORD, "sampling": [None, 0.5, EVENT], "clipping": [None, 1.0], "noise": [1.0, "1"],
         "budget": [1.0, (1.0, 1e-5)], "unit": ["record", None], "dataset": [None, 3], "assumptions": ["one", [1]],
         "ledger": [None, 3], "isolation": WORD,

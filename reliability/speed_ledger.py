@@ -10,7 +10,7 @@ import tacit
 from benchmarks.ledger import HEADER, best, hashed, memory, written
 from reliability.figures import Figure, tries
 from tacit.ledger import Charge, LedgerFile
-from tacit.training.plan import BLOCK
+from tacit.training.plan import AT_ONCE
 
 GOAL = 0.25  # milliseconds a step
 LONG = 1_000_000  # steps
@@ -28,17 +28,17 @@ def _charging(path: Path, blocks: int) -> Figure:
     event = tacit.ledger.PoissonSample(0.01, (tacit.ledger.GaussianSumQuery(1.0, 1.1),))
     times = []
     with LedgerFile(path, HEADER) as ledger:
-        ledger.plan(blocks * BLOCK)
+        ledger.plan(blocks * AT_ONCE)
         for _ in range(blocks):
             start = time.perf_counter()
-            ledger.reserve([Charge(event, BLOCK)])
-            times.append(1000 * (time.perf_counter() - start) / BLOCK)
+            ledger.reserve([Charge(event, AT_ONCE)])
+            times.append(1000 * (time.perf_counter() - start) / AT_ONCE)
     cost, lines = statistics.median(times), path.read_bytes().splitlines(keepends=True)
     again = len(lines[-1])  # what repeats is as long every time
-    size = (len(b"".join(lines)) + (LONG // BLOCK - blocks) * again) / 1e6
+    size = (len(b"".join(lines)) + (LONG // AT_ONCE - blocks) * again) / 1e6
     reached = (
-        f"{cost:.3f} ms a step (median of blocks of {BLOCK}; slowest {max(times):.3f}); a block that repeats takes "
-        f"{again} bytes, {LONG:,} steps {LONG // BLOCK + 2:,} lines and {size:.1f} MB"
+        f"{cost:.3f} ms a step (median of blocks of {AT_ONCE}; slowest {max(times):.3f}); a block that repeats takes "
+        f"{again} bytes, {LONG:,} steps {LONG // AT_ONCE + 2:,} lines and {size:.1f} MB"
     )
     return Figure("speed", "cost of the ledger", blocks, 0, reached, f"at most {GOAL} ms a step", cost <= GOAL)
 

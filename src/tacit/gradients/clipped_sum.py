@@ -178,6 +178,7 @@ class _Summing:
     ) -> None:
         self.mechanism, self.strategy = mechanism, strategy
         self._losses, self._params, self._guard = losses, params, guard
+        self._seen = learned(losses).seen  # asked now: kernels may have to be compiled before the losses run
         self.by_formula = False  # what came last
         self.meeting = getattr(losses, "meeting", None)  # of ranks that share one model; see tacit.distributed.shards
         self.device = next(iter(params.values())).device
@@ -216,10 +217,9 @@ class _Summing:
         return True
 
     def _known(self) -> DenseModel | None:
-        seen = learned(self._losses).seen
-        if seen.is_known_as_other:
+        if self._seen.is_known_as_other:
             return None
-        return linear_model(self._losses, self._params) or seen.still(self._guard, self._params)
+        return linear_model(self._losses, self._params) or self._seen.still(self._guard, self._params)
 
     def _add_by_formula(self, model: DenseModel, given: Arguments, part: Part, chunk: int) -> None:
         """All units of a part, as many at a time as fit into a chunk, filled up like those whose losses run."""
