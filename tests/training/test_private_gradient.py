@@ -521,3 +521,25 @@ def test_fast_optimizers_take_released_gradients(tmp_path, data, kind, option):
                 optimizer.step()
         found.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
     torch.testing.assert_close(*found)
+
+
+FIRST = """
+import sys, torch, tacit
+model = torch.nn.Linear(2, 1)
+private = tacit.PrivateGradient(
+    model, lambda model, batch: (model(batch[0])[:, 0] - batch[1]).square(),
+    tacit.PoissonSampling(0.5, 10), tacit.ClipRecords(1.0), tacit.GaussianNoise(multiplier=1.0),
+    ledger=sys.argv[1], **{option}
+)
+for sample in private.samples((torch.randn(20, 2), torch.randn(20)), steps=2):
+    private.backward(sample)
+print(private.ledger.steps)
+"""
+
+
+@pytest.mark.parametrize("option", [{"isolation": "trusted"}, {"numerics": "strict"}, {}])
+def test_a_fresh_process_makes_the_kernels_ready_before_the_losses_run(tmp_path, option):
+    """Folders of compiled kernels are made then, which is refused while losses run."""
+    command = [sys.executable, "-c", FIRST.replace("{option}", repr(option)), tmp_path / "ledger.jsonl"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "2\n", done.stderr
