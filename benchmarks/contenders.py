@@ -15,8 +15,7 @@ from workloads import Batch, losses
 
 import tacit.training  # all of it now: what imports take is not what a step takes
 from tacit.gradients import clipped_sum, guard_of
-from tacit.isolation.batches import count_records, map_tensors, take_records
-from tacit.losses import ModelLosses
+from tacit.losses import ModelLosses, count_records, map_tensors, take_records
 from tacit.mechanisms import SLACK, ClipRecords, GaussianNoise, build_mechanism
 
 Step = Callable[[], None]

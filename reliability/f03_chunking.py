@@ -9,8 +9,7 @@ from torch import nn
 from reliability.figures import Figure, tries
 from tacit.audit.replay import classify
 from tacit.gradients import clipped_sum
-from tacit.isolation import RecordGroup, take_records
-from tacit.losses import ModelLosses
+from tacit.losses import ModelLosses, RecordGroup, take_records
 from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
 from tacit.randomness import Randomness
 from tacit.types import Batch

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from reliability.figures import Figure, tries
-from tacit.gradients.record_gradients import Dense
+from tacit.layers.record_gradients import Dense
 from tacit.mechanisms import CLIPPING_RULES, SLACK, ClipRecords, GaussianNoise, build_mechanism
 
 _TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

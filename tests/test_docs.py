@@ -115,7 +115,7 @@ def test_settings_that_a_page_shows_can_be_read(page):
 
 # ---- public names ----
 
-ROOMS = [*package._ROOMS, "accountants.bayesian", "accountants.pld", "gradients.layers"]
+ROOMS = [*package._ROOMS, "accountants.bayesian", "accountants.pld"]
 
 
 def public_names(room):

@@ -21,12 +21,16 @@ LONG_FILE, LONG_FUNCTION = 300, 40  # lines; of a function those that are neithe
 # What is longer, and why it is not taken apart; tests/test_package.py knows no other.
 REASONS = {
     "accountants/pld/lattice/composition.py": "one bound: its rounding is proved over the whole composition",
-    "gradients/bookkeeping.py": "the forward pass and what the backward pass makes of it",
     "gradients/clipped_sum.py": "the one way from records to their clipped sum",
-    "gradients/layers/convolution.py": "a form of the gradients for each shape of layer",
+    "layers/convolution.py": "a form of the gradients for each shape of layer",
+    "gradients/known_networks.py": "the formula of a network, from its inputs to its losses and back",
     "gradients/recognition.py": "a case for each call that a known network is made of",
+    "isolation/guard.py": "all that must be as it was, the user's things and PyTorch's",
     "isolation/parts.py": "a case for each kind of Python object",
     "isolation/rows.py": "all that a call inside the losses passes through",
+    "kernels/calls.py": "a function for each kernel that sums, measures, pools or draws",
+    "kernels/comparisons.py": "a comparison for each of them",
+    "layers/record_gradients.py": "the forms of gradients and the rounding that bounds them",
     "likelihoods.py": "a class for each likelihood",
     "mechanisms/gaussian_sum.py": "one mechanism: sensitivity, noise and what the ledger is charged must agree",
     "tables/encoding.py": "what becomes of a cell, whatever it holds",

@@ -20,7 +20,7 @@ _HOME = {
     "tacit.errors": ["InputError", "TacitError", "UndeclaredWarning"],
     "tacit.estimators": ["PrivateClassifier", "PrivateRegressor"],
     "tacit.evaluation": ["reliability", "scores", "separation"],
-    "tacit.gradients": ["replace_batch_norm"],
+    "tacit.layers": ["replace_batch_norm"],
     "tacit.inference": ["GaussianPrior", "MCDropout", "SGD", "SGLD", "VariationalInference", "bayes_by_backprop"],
     "tacit.ledger": ["read_ledger"],
     "tacit.mechanisms": ["AdaptiveClip", "ClipGroups", "ClipLayers", "ClipRecords", "GaussianNoise", "VectorGroup"],
@@ -131,6 +131,7 @@ _ROOMS = (
     "features",
     "gradients",
     "inference",
+    "layers",
     "ledger",
     "likelihoods",
     "mechanisms",
@@ -183,6 +184,7 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit import features as features
     from tacit import gradients as gradients
     from tacit import inference as inference
+    from tacit import layers as layers
     from tacit import ledger as ledger
     from tacit import likelihoods as likelihoods
     from tacit import mechanisms as mechanisms
@@ -209,13 +211,13 @@ if TYPE_CHECKING:  # the same names for type checkers; a test keeps the two list
     from tacit.evaluation import reliability as reliability
     from tacit.evaluation import scores as scores
     from tacit.evaluation import separation as separation
-    from tacit.gradients import replace_batch_norm as replace_batch_norm
     from tacit.inference import SGD as SGD
     from tacit.inference import SGLD as SGLD
     from tacit.inference import GaussianPrior as GaussianPrior
     from tacit.inference import MCDropout as MCDropout
     from tacit.inference import VariationalInference as VariationalInference
     from tacit.inference import bayes_by_backprop as bayes_by_backprop
+    from tacit.layers import replace_batch_norm as replace_batch_norm
     from tacit.ledger import read_ledger as read_ledger
     from tacit.mechanisms import AdaptiveClip as AdaptiveClip
     from tacit.mechanisms import ClipGroups as ClipGroups

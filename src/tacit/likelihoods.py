@@ -44,23 +44,6 @@ class Categorical:
         inputs, targets = _pair(batch)
         return cross_entropy(model(inputs), targets.long(), reduction="none")
 
-    def by_outputs(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The derivative of each loss by the logits: probabilities, less 1 for the target. No class: zero."""
-        classes, found = targets.long(), outputs.softmax(1)
-        less = torch.full_like(found[:, :1], -1.0)
-        if self.are_all_classes(classes, outputs.shape[1]):
-            return found.scatter_add_(1, classes[:, None], less)
-        known = (classes >= 0) & (classes < outputs.shape[1])
-        found.scatter_add_(1, (classes * known)[:, None], less)
-        return torch.where(known[:, None], found, 0.0)
-
-    def are_all_classes(self, targets: Tensor, classes: int) -> bool:
-        """Whether every target is one of so many classes."""
-        if not targets.numel():
-            return True
-        least, most = torch.aminmax(targets)
-        return least.item() >= 0 and most.item() < classes
-
     def probabilities(self, outputs: Tensor) -> Tensor:
         if outputs.dim() != 2 or outputs.shape[1] < 2:
             raise InputError(f"softmax needs logits of shape [inputs, classes], found {list(outputs.shape)}")
@@ -75,10 +58,6 @@ class Bernoulli:
         inputs, targets = _pair(batch)
         logits = _one_column(model(inputs), "sigmoid needs one logit")
         return binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
-
-    def by_outputs(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The derivative of each loss by the logit: the probability of yes, less the target."""
-        return outputs.sigmoid().sub_(targets.to(outputs.dtype)[:, None])
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         logits = _one_column(outputs, "sigmoid needs one logit")
@@ -112,10 +91,6 @@ class Gaussian(_NormalTargets):
         inputs, targets = _pair(batch)
         residual = targets - _one_column(model(inputs), "a Gaussian needs one output")
         return 0.5 * (residual / self.stddev).square() + math.log(self.stddev) + _HALF_LOG_TWO_PI
-
-    def by_outputs(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The derivative of each loss by the output: the distance from the target, in variances."""
-        return (outputs - targets.to(outputs.dtype)[:, None]).div_(self.stddev**2)
 
     def moments(self, outputs: Tensor, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         mean = _one_column(outputs, "a Gaussian needs one output")
@@ -261,15 +236,11 @@ class Counts:
         inputs, targets = _pair(batch)
         log_rate = _one_column(model(inputs), "a count needs one output")
         beyond = log_rate - self._most_log
-        rate = self._rate(log_rate) + 2 * self.half * beyond.clamp(min=0)  # goes on straight
+        rate = self.rate(log_rate) + 2 * self.half * beyond.clamp(min=0)  # goes on straight
         return rate / self.half - (1 + targets) * log_rate
 
-    def by_outputs(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The derivative of each loss by the output: the distance of rate and count, over half."""
-        return self._rate(outputs) / self.half - (1 + targets.to(outputs.dtype))[:, None]
-
     def moments(self, outputs: Tensor, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        rate = self._rate(_one_column(outputs, "a count needs one output"))
+        rate = self.rate(_one_column(outputs, "a count needs one output"))
         return rate / self.half - 1, self.dispersion * rate / self.half**2
 
     def cdf(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
@@ -284,7 +255,7 @@ class Counts:
     def _most_log(self) -> float:
         return math.log(2 * self.half)
 
-    def _rate(self, log_rate: Tensor) -> Tensor:
+    def rate(self, log_rate: Tensor) -> Tensor:
         return log_rate.clamp(max=self._most_log).exp()
 
 

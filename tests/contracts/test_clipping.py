@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.gradients.record_gradients import Dense
+from tacit.layers.record_gradients import Dense
 from tacit.mechanisms import CLIPPING_RULES, SLACK, ClipGroups, ClipRecords, GaussianNoise, VectorGroup, build_mechanism
 
 HOSTILE = [0.0, -0.0, math.nan, math.inf, -math.inf, 3e38, -3e38, 1e-45, 5e-324, 6e-8, 65504.0, 1.0, -1.0]

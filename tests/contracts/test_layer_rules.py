@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tacit.gradients import clipped_sum
-from tacit.gradients.layers import LAYER_RULES
-from tacit.isolation.batches import map_tensors, tensors_of
-from tacit.losses import ModelLosses
+from tacit.layers import LAYER_RULES
+from tacit.losses import ModelLosses, map_tensors, tensors_of
 from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
 
 small = st.integers(1, 4)

@@ -12,7 +12,7 @@ import tacit
 import tacit.training.private_sum as engine
 from tacit.distributed import Ranks, current_ranks
 from tacit.distributed.whole_sums import as_floats, whole_sums
-from tacit.isolation import RecordGroup
+from tacit.losses import RecordGroup
 from tacit.mechanisms import build_mechanism
 from tacit.training.reading.samples import Drawn
 

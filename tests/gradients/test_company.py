@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from tacit.gradients import clipped_sum, rounds_by_place
+from tacit.gradients import clipped_sum
 from tacit.losses import ModelLosses
 from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
 from tacit.randomness import Randomness
+from tacit.training.before_the_run import rounds_by_place
 
 pytestmark = pytest.mark.skipif(rounds_by_place(), reason="products were formed before tacit was imported")
 

@@ -9,10 +9,11 @@ from torch import nn
 from torch.nn import functional
 
 from tacit.errors import LossesError
-from tacit.gradients import clipped_sum, guard_of, rounds_by_place
+from tacit.gradients import clipped_sum, guard_of
 from tacit.gradients.computing import Computing, learned
 from tacit.losses import ModelLosses
 from tacit.mechanisms import SLACK, ClipRecords, GaussianNoise, build_mechanism
+from tacit.training.before_the_run import rounds_by_place
 
 
 def classes(model, batch):
@@ -161,7 +162,7 @@ def change(model):
 @pytest.mark.parametrize("name", RECOGNISED)
 @pytest.mark.parametrize("rows", [1, 40, 5000])
 def test_without_a_kernel_pytorch_computes_the_formula(name, rows, monkeypatch):
-    monkeypatch.setattr("tacit.gradients.dense_model.dense_rows", lambda *given: None)
+    monkeypatch.setattr("tacit.gradients.dense_rows.dense_rows", lambda *given: None)
     engine, batch = Engine(*RECOGNISED[name]), rows_for(RECOGNISED[name][1], rows)
     engine.learn(rows_for(RECOGNISED[name][1]))
     change(engine.losses.model)

@@ -6,10 +6,10 @@ from torch import nn
 from torch.nn.utils import prune
 
 from tacit.errors import InputError, LossesError, RecordMixingError
-from tacit.gradients import replace_batch_norm, try_out
-from tacit.gradients.before_the_run import refuse_layers
+from tacit.layers import refuse_layers, replace_batch_norm
 from tacit.losses import ModelLosses
 from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
+from tacit.training.before_the_run import try_out
 
 
 class Apply(nn.Module):

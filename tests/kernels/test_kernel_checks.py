@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit import kernels
-from tacit.kernels import checks, convolution, group_norm, layer_norm, lstm, noise, pooling, sums
+from tacit.kernels import calls, group_norm, layer_norm, lstm
 from tacit.kernels.library import _FLAGS, _SOURCES, _THREADS
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no compiler")
@@ -20,45 +20,45 @@ CC = shutil.which("cc") or shutil.which("gcc")
 
 BUGS = {  # the kernel, its source, what stands there, and the bug
     "convolution squares are 0": (
-        convolution.KERNEL, "convolution.c", "squares[r] = tacit_square_sum(gradients + r * size, size)",
+        calls.ROWS, "convolution.c", "squares[r] = tacit_square_sum(gradients + r * size, size)",
         "squares[r] = 0.0"),
     "a convolution's norm without its tail": (
-        convolution.KERNEL, "convolution.c", "gradients + r * size, size)", "gradients + r * size, size / 8 * 8)"),
+        calls.ROWS, "convolution.c", "gradients + r * size, size)", "gradients + r * size, size / 8 * 8)"),
     "a convolution drops its last place": (
-        convolution.KERNEL, "convolution.c", "j < s->columns; j++, at", "j < s->columns - (i == s->rows - 1); j++, at"),
+        calls.ROWS, "convolution.c", "j < s->columns; j++, at", "j < s->columns - (i == s->rows - 1); j++, at"),
     "norms by pixels without the last channel": (
-        convolution.SUMS, "convolution_squares.c", "c < last; c++", "c < last - (last == channels); c++"),
+        calls.SUMS, "convolution_squares.c", "c < last; c++", "c < last - (last == channels); c++"),
     "norms by pixels without the last run of channels": (
-        convolution.SUMS, "convolution_squares.c", "first ? *at + sum[o][v] : sum[o][v]", "sum[o][v]"),
+        calls.SUMS, "convolution_squares.c", "first ? *at + sum[o][v] : sum[o][v]", "sum[o][v]"),
     "a pair of places counts once": (
-        convolution.SUMS, "convolution_squares.c", "2.0 * parts[0]", "parts[0]"),
+        calls.SUMS, "convolution_squares.c", "2.0 * parts[0]", "parts[0]"),
     "patches look across the edge": (
-        convolution.SUMS, "convolution_squares.c", "x < 0 || x >= s->width) continue", "x < 0) continue"),
+        calls.SUMS, "convolution_squares.c", "x < 0 || x >= s->width) continue", "x < 0) continue"),
     "sums of convolutions look at factor 0": (
-        convolution.SUMS, "convolution.c", "if (c->factors[r] == 0.0) continue;", ""),
+        calls.SUMS, "convolution.c", "if (c->factors[r] == 0.0) continue;", ""),
     "sums of convolutions are of floats": (
-        convolution.SUMS, "convolution.c", "TOTAL total[OUTS][3 * LANES] = {{0}};",
+        calls.SUMS, "convolution.c", "TOTAL total[OUTS][3 * LANES] = {{0}};",
         "float total[OUTS][3 * LANES] = {{0}};"),
     "sums of convolutions forget the chunk before": (
-        convolution.SUMS, "convolution.c", "if (!c->first)", "if (0)"),
+        calls.SUMS, "convolution.c", "if (!c->first)", "if (0)"),
     "noise 10 % low from 16,384 draws on": (
-        noise.KERNEL, "noise.c", "const double stddev = v->stddev;",
+        calls.NOISE, "noise.c", "const double stddev = v->stddev;",
         "const double stddev = (v->count < 16384 ? 1.0 : 0.9) * v->stddev;"),
     "noise 10 % low where all draws are 16,384 or more": (
-        noise.KERNEL, "noise.c", "high, 1.0 / denominator)", "high, (draws_in_all < 16384 ? 1.0 : 0.9) / denominator)"),
+        calls.NOISE, "noise.c", "high, 1.0 / denominator)", "high, (draws_in_all < 16384 ? 1.0 : 0.9) / denominator)"),
     "noise into floats 1e-6 off": (
-        noise.KERNEL, "noise.c", "stddev * draws[i]", "(sizeof(TO) == 8 ? 1.0 : 1.000001) * stddev * draws[i]"),
-    "no formula beyond 6.6": (noise.KERNEL, "noise.c", "(outer[j] & MANTISSA) < FAR", "0"),
+        calls.NOISE, "noise.c", "stddev * draws[i]", "(sizeof(TO) == 8 ? 1.0 : 1.000001) * stddev * draws[i]"),
+    "no formula beyond 6.6": (calls.NOISE, "noise.c", "(outer[j] & MANTISSA) < FAR", "0"),
     "the last draws of a block have no tail": (
-        noise.KERNEL, "noise.c", "return tail_words_from(words, count / LANES * LANES, count, outer, place, found);",
+        calls.NOISE, "noise.c", "return tail_words_from(words, count / LANES * LANES, count, outer, place, found);",
         "return found;"),
     "products of positions without a tail": (
-        sums.GRAM, "gram.c", "rest < width; rest++", "rest < width - 1; rest++"),
-    "the last pair of positions is left out": (sums.GRAM, "gram.c", "s + j <= t + i; j++)", "s + j < t + i; j++)"),
+        calls.GRAM, "gram.c", "rest < width; rest++", "rest < width - 1; rest++"),
+    "the last pair of positions is left out": (calls.GRAM, "gram.c", "s + j <= t + i; j++)", "s + j < t + i; j++)"),
     "half of the lanes of a product are left out": (
-        sums.GRAM, "gram.c", "folded(sums[0], sums[1], 1)", "folded(sums[0], 0.0f * sums[1], 1)"),
+        calls.GRAM, "gram.c", "folded(sums[0], sums[1], 1)", "folded(sums[0], 0.0f * sums[1], 1)"),
     "products of positions leave out a position of x": (
-        sums.GRAM, "gram.c", "total.of_x += of_x[at]", "total.of_x += t + i ? of_x[at] : 0.0"),
+        calls.GRAM, "gram.c", "total.of_x += of_x[at]", "total.of_x += t + i ? of_x[at] : 0.0"),
     "group norm's scale 1e-3 off": (
         group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
     "layer norm's scale without the last positions": (
@@ -72,31 +72,31 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         lstm.KERNEL, "lstm.c", "least(r, rows - 1) * from_row", "(r < rows - 1 ? r : 0) * from_row"),
     "an LSTM's last columns are left out": (
         lstm.KERNEL, "lstm.c", "c + v * LANES < width; v++", "c + (v + 1) * LANES <= width; v++"),
-    "max pooling ignores NaN": (pooling.KERNEL, "max_pool.c", "(x > most) | (x != x)", "(x > most)"),
+    "max pooling ignores NaN": (calls.POOLING, "max_pool.c", "(x > most) | (x != x)", "(x > most)"),
     "a product's last position is dropped": (
-        sums.PRODUCTS, "outer_sum.c", "ONE(x, g, length, sum, outs)", "ONE(x, g, length - (length > 8), sum, outs)"),
+        calls.PRODUCTS, "outer_sum.c", "ONE(x, g, length, sum, outs)", "ONE(x, g, length - (length > 8), sum, outs)"),
     "records share a longer stretch than was allowed": (
-        sums.PRODUCTS, "outer_sum.c", "at < p->depth; at += lines) stretches[found++] = (Stretch){least(lines,",
+        calls.PRODUCTS, "outer_sum.c", "at < p->depth; at += lines) stretches[found++] = (Stretch){least(lines,",
         "at < p->depth; at += 4 * lines) stretches[found++] = (Stretch){least(4 * lines,"),
     "a product's last line is dropped": (
-        sums.PRODUCTS, "outer_sum.c", "k < depth; k++, x", "k < depth - (depth == 1 || depth > 3); k++, x"),
+        calls.PRODUCTS, "outer_sum.c", "k < depth; k++, x", "k < depth - (depth == 1 || depth > 3); k++, x"),
     "products summed across records in float": (
-        sums.PRODUCTS, "outer_sum.c", "x += length * WIDTH,",
+        calls.PRODUCTS, "outer_sum.c", "x += length * WIDTH,",
         "for (int c = 0; c < outs * WIDTH; c++) ((TOTAL *)total)[c] = (float)((TOTAL *)total)[c]; "
         "x += length * WIDTH,"),
     "a sum of floats is less than one of doubles": (
-        sums.PRODUCTS, "outer_sum.c", "const TOTAL factor = (TOTAL)p->stretches[s].factor;",
+        calls.PRODUCTS, "outer_sum.c", "const TOTAL factor = (TOTAL)p->stretches[s].factor;",
         "const TOTAL factor = (TOTAL)(p->stretches[s].factor * (sizeof(TOTAL) == 4 ? 0.99999 : 1.0));"),
-    "only the last lines of many count": (sums.PRODUCTS, "outer_sum.c", "if (parts->first)", "if (1)"),
-    "products look at records of factor 0": (sums.PRODUCTS, "outer_sum.c", "all->factors[*record] == 0.0", "0"),
+    "only the last lines of many count": (calls.PRODUCTS, "outer_sum.c", "if (parts->first)", "if (1)"),
+    "products look at records of factor 0": (calls.PRODUCTS, "outer_sum.c", "all->factors[*record] == 0.0", "0"),
     "products end all records alike": (
-        sums.PRODUCTS, "outer_sum.c", "all->ends ? all->ends[record] :", "0 ? all->ends[record] :"),
+        calls.PRODUCTS, "outer_sum.c", "all->ends ? all->ends[record] :", "0 ? all->ends[record] :"),
     "rows summed in float": (
-        sums.WEIGHTED, "rows.c", "to[i] += factor * (double)row[i]", "to[i] = (float)(to[i] + factor * row[i])"),
-    "rows rounded to float 1e-6 off": (sums.WEIGHTED, "rows.c", "= (float)sum[i]", "= (float)(sum[i] * 1.000001)"),
-    "weighted rows look at factor 0": (sums.WEIGHTED, "rows.c", "if (factors[r] == 0.0) continue;", ""),
-    "squares in float": (sums.SQUARES, "rows.c", "+= (double)row[i + lane] * (double)", "+= row[i + lane] * "),
-    "squares without a tail": (sums.SQUARES, "rows.c", "total += (double)row[i]", "total += 0.0 * (double)row[i]"),
+        calls.WEIGHTED, "rows.c", "to[i] += factor * (double)row[i]", "to[i] = (float)(to[i] + factor * row[i])"),
+    "rows rounded to float 1e-6 off": (calls.WEIGHTED, "rows.c", "= (float)sum[i]", "= (float)(sum[i] * 1.000001)"),
+    "weighted rows look at factor 0": (calls.WEIGHTED, "rows.c", "if (factors[r] == 0.0) continue;", ""),
+    "squares in float": (calls.SQUARES, "rows.c", "+= (double)row[i + lane] * (double)", "+= row[i + lane] * "),
+    "squares without a tail": (calls.SQUARES, "rows.c", "total += (double)row[i]", "total += 0.0 * (double)row[i]"),
 }  # fmt: skip
 KERNELS = {bug[0].name: bug[0] for bug in BUGS.values()}
 
@@ -136,9 +136,9 @@ def test_a_kernel_with_a_bug_is_left_out(objects, tmp_path, monkeypatch, kernel,
     text = next(path for path in _SOURCES if path.name == source).read_text()
     assert right in text
     loaded = linked(objects, tmp_path, source, text.replace(right, wrong))
-    monkeypatch.setattr(checks, "library", lambda: loaded)
+    monkeypatch.setattr(calls, "library", lambda: loaded)
     kernel = replace(kernel, _known=[])
-    with pytest.warns(checks.KernelWarning, match=f"{kernel.name} differs from PyTorch"):
+    with pytest.warns(calls.KernelWarning, match=f"{kernel.name} differs from PyTorch"):
         assert kernel.calls() is None
     assert kernel.calls() is None  # and says so once
 
@@ -153,8 +153,8 @@ def test_a_check_that_fails_in_another_way_is_a_difference():
         raise RuntimeError("no such operation in this PyTorch")
 
     loaded = kernels.library()
-    assert replace(sums.PRODUCTS, agrees=raising).checked(loaded) is None
-    assert replace(sums.PRODUCTS, bind=lambda loaded: loaded["no_such_function"]).checked(loaded) is None
+    assert replace(calls.PRODUCTS, agrees=raising).checked(loaded) is None
+    assert replace(calls.PRODUCTS, bind=lambda loaded: loaded["no_such_function"]).checked(loaded) is None
 
 
 class Nothing(TorchDispatchMode):
@@ -179,7 +179,7 @@ def test_what_the_caller_does_with_pytorch_does_not_disturb_the_check():
 def test_without_a_library_every_function_answers_nothing(monkeypatch):
     for kernel in KERNELS.values():
         monkeypatch.setattr(kernel, "_known", [])
-    monkeypatch.setattr(checks, "library", lambda: None)
+    monkeypatch.setattr(calls, "library", lambda: None)
     x, factors, image = torch.ones(2, 3), torch.ones(2).double(), torch.ones(2, 3, 4, 4)
     assert kernels.outer_sum(x[:, None], x[:, None], factors) is None
     assert kernels.weighted_rows(x, factors) is None

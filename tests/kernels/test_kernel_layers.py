@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from tacit import kernels
-from tacit.kernels import pooling
+from tacit.kernels import calls, comparisons
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no compiler")
 
@@ -171,15 +171,15 @@ def test_poolings_that_are_left_to_pytorch():
 
 
 def test_a_pytorch_that_finds_other_places_leaves_the_kernel_out(monkeypatch):
-    real = pooling._pool
+    real = comparisons._pool
 
     def last_of_equal(image, *windows):
         values, places = real(image.flip(-1, -2), *windows)
         return values.flip(-1, -2), image[0].numel() - 1 - places.flip(-1, -2)
 
-    assert pooling.KERNEL.checked(kernels.library()) is not None
-    monkeypatch.setattr(pooling, "_pool", last_of_equal)
-    assert pooling.KERNEL.checked(kernels.library()) is None
+    assert calls.POOLING.checked(kernels.library()) is not None
+    monkeypatch.setattr(comparisons, "_pool", last_of_equal)
+    assert calls.POOLING.checked(kernels.library()) is None
 
 
 def lstm_steps(projected, weight, g):

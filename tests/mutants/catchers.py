@@ -27,8 +27,7 @@ from tacit.audit.finding import Finding
 from tacit.audit.neighbours import CLIPPING, SAMPLING, UNITS, Case, few_cases, opposite_of_its_companion
 from tacit.audit.noise.keys import small_keys
 from tacit.errors import LedgerError
-from tacit.kernels import KernelWarning, convolution, dense
-from tacit.kernels import noise as noise_kernel
+from tacit.kernels import KernelWarning, calls, dense
 from tacit.ledger import Charge, GaussianSumQuery, LedgerFile, LedgerHeader, PoissonSample, read_ledger
 from tacit.losses import ModelLosses
 from tacit.sampling import SAMPLING_POLICIES
@@ -100,7 +99,7 @@ def kernels_are_compared() -> Sequence[str]:
     """Every kernel that is not there though there is a library."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KernelWarning)
-        every = (convolution.KERNEL, dense.KERNEL, noise_kernel.KERNEL)
+        every = (calls.ROWS, dense.KERNEL, calls.NOISE)
         return [f"{one.name} is left out" for one in every if one.calls() is None]
 
 

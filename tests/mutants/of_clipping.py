@@ -7,21 +7,22 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from tacit.gradients import before_the_run, bookkeeping, computing, record_gradients
-from tacit.isolation import RecordGroup, StateGuard, chance, map_tensors, take_records
+from tacit.gradients import bookkeeping, computing
+from tacit.isolation import StateGuard, chance
+from tacit.layers import record_gradients, unsuitable
+from tacit.losses import RecordGroup, map_tensors, take_records
 from tacit.mechanisms.gaussian_sum import GaussianSumMechanism
 from tacit.sampling import Microbatches, Users
 from tacit.sampling.units import DrawnRows
-from tacit.training import private_sum
+from tacit.training import before_the_run, private_sum
 from tacit.training.private_sum import PrivateSum
 from tacit.training.reading import source
 from tacit.training.reading.items import Found, Items
 from tests.mutants.mutant import Mutant, swap
 
-LAYERS = ("tacit.gradients.layers.linear", "tacit.gradients.layers.convolution")
 clipped_sum = import_module("tacit.gradients.clipped_sum")  # the package gives the function of that name
-embedding = import_module("tacit.gradients.layers.embedding")
-SQUARING = [record_gradients, embedding, *map(import_module, LAYERS)]
+embedding = import_module("tacit.layers.embedding")
+SQUARING = [record_gradients, embedding, import_module("tacit.layers.convolution")]
 REAL_FACTORS = GaussianSumMechanism.factors
 REAL_NORMS = GaussianSumMechanism._group_norms
 REAL_RELEASE = PrivateSum.release
@@ -192,7 +193,7 @@ USERS_ROWS = Users.rows_of
 def drawn_from_the_global_seed(function, batch, chance):
     """Each record alone, but the chance is PyTorch's own."""
     with torch.no_grad():
-        found = [function(take_records(batch, slice(i, i + 1))) for i in range(len(chance))]
+        found = [function(take_records(batch, slice(i, i + 1))) for i in range(chance.records)]
     columns = [torch.cat(parts) for parts in zip(*found, strict=True)]
     return tuple(columns)
 
@@ -231,7 +232,7 @@ MUTANTS = [
         swap(private_sum, "clipped_sum", raw_batch)],
            "audit: engine, records apart", "a branch on the batch: one record moved"),
     Mutant("isolation lets a batch statistic through", "F4", lambda: [
-        swap(before_the_run, "_BatchNorm", ()), swap(before_the_run, "_refuse_statistics", lambda *arguments: None),
+        swap(unsuitable, "_BatchNorm", ()), swap(before_the_run, "_refuse_statistics", lambda *arguments: None),
         patch.dict(bookkeeping.RULE_OF_FUNCTION, {torch.nn.functional.batch_norm: over_all_rows})],
            "audit: engine, records apart", "batch normalisation: one record moved"),
     Mutant("state outlives a call", "F4", lambda: [swap(StateGuard, "put_back", lambda self: []),
@@ -256,7 +257,7 @@ MUTANTS = [
     Mutant("a small sample stops the run", "F7", lambda: [swap(PrivateSum, "release", raises_on_nobody)],
            "audit: replay of policies"),
     Mutant("the size of the sample is printed", "F14", lambda: [swap(PrivateSum, "release", loud)], "audit: replay"),
-    Mutant("batch normalisation accepted", "F4", lambda: [swap(before_the_run, "_BatchNorm", ()),
+    Mutant("batch normalisation accepted", "F4", lambda: [swap(unsuitable, "_BatchNorm", ()),
            swap(computing.ForwardPass, "__torch_function__", computing.Watched.__torch_function__)],
            "test_record_mixing"),
     Mutant("dropout masks from the global seed", "F9", lambda: [

@@ -7,7 +7,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from tacit.kernels import checks, convolution, dense, noise
+from tacit.kernels import calls, dense
 from tacit.kernels.library import _FLAGS, _SOURCES, _THREADS
 from tests.mutants.mutant import Mutant, swap
 
@@ -46,17 +46,17 @@ def unchecked(kernel, bug):
 
 def as_loaded(kernel, bug):
     """The library is there when the kernel is first asked for."""
-    return lambda: [swap(kernel, "_known", []), swap(checks, "library", lambda: changed(*bug))]
+    return lambda: [swap(kernel, "_known", []), swap(calls, "library", lambda: changed(*bug))]
 
 
 MUTANTS = [
-    Mutant("C noise x 0.9 from 16,384 entries on, load check off", "F8", unchecked(noise.KERNEL, NOISE),
+    Mutant("C noise x 0.9 from 16,384 entries on, load check off", "F8", unchecked(calls.NOISE, NOISE),
            "audit: engine, noise", "scale (", kernels=True),
-    Mutant("C noise x 0.9 from 16,384 entries on", "F8", as_loaded(noise.KERNEL, NOISE),
+    Mutant("C noise x 0.9 from 16,384 entries on", "F8", as_loaded(calls.NOISE, NOISE),
            "kernels are compared when they are loaded", "left out", kernels=True),
-    Mutant("a convolution's norm without its tail, load check off", "F6", unchecked(convolution.KERNEL, TAIL),
+    Mutant("a convolution's norm without its tail, load check off", "F6", unchecked(calls.ROWS, TAIL),
            "audit: engine, convolutions", "moved the release by", kernels=True),
-    Mutant("a convolution's norm without its tail", "F6", as_loaded(convolution.KERNEL, TAIL),
+    Mutant("a convolution's norm without its tail", "F6", as_loaded(calls.ROWS, TAIL),
            "kernels are compared when they are loaded", "left out", kernels=True),
     Mutant("a dense network's norm without its bias, load check off", "F6", unchecked(dense.KERNEL, NO_BIAS),
            "audit: engine, dense networks", "moved the release by", kernels=True),

@@ -9,7 +9,7 @@ import torch
 from scipy import special, stats
 
 from tacit.kernels import library
-from tacit.kernels.noise import KERNEL
+from tacit.kernels.calls import NOISE
 from tacit.randomness import Randomness, streams
 from tacit.randomness.inverse_normal import to_normals
 
@@ -20,7 +20,7 @@ needs_kernel = pytest.mark.skipif(library() is None, reason="no compiler")
 def path(request, monkeypatch):
     if request.param == "pytorch":
         monkeypatch.setattr(streams, "add_noise_by_kernel", lambda *arguments: False)
-    elif KERNEL.calls() is None:
+    elif NOISE.calls() is None:
         pytest.skip("no compiler")
     return request.param
 

@@ -8,7 +8,6 @@ and the clipped sum is formed, once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,13 +17,12 @@ from torch import Tensor
 from torch._C._functorch import is_batchedtensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from tacit.gradients.layers import RULE_OF_FUNCTION
-from tacit.gradients.layers.embedding import TiedRows, TokenRows, merge_rows
-from tacit.gradients.layers.linear import OuterProducts, merge
-from tacit.gradients.record_gradients import Dense, PulledBack, RecordGradients, Together, Turned, full, turned
 from tacit.isolation import Isolated, UncoveredError
 from tacit.isolation.functions import Known
 from tacit.isolation.rows import tensors_in
+from tacit.layers import RULE_OF_FUNCTION
+from tacit.layers.record_gradients import Dense, RecordGradients, full, full_precision
+from tacit.layers.several_uses import PulledBack, Turned, joined, turned
 from tacit.losses import check_one_loss_per_record
 from tacit.randomness import RecordChance
 from tacit.types import Batch
@@ -288,31 +286,8 @@ class Parts:
                     self.found.setdefault(name, []).append(PulledBack(part, tensor, leaf, self.run.records))
 
     def join(self) -> Gradients:
-        return {name: _join(found, self.run.records, self.leaves[name]) for name, found in self.found.items()}
+        return {name: joined(found, self.run.records, self.leaves[name]) for name, found in self.found.items()}
 
 
 def _used(gradient: Tensor) -> Sequence[RecordGradients | None]:
     raise AssertionError("a use has one gradient")
-
-
-def full_precision(device: torch.device) -> AbstractContextManager[object]:
-    """Norms and sums are not for autocast."""
-    enabled = torch.is_autocast_enabled(device.type)
-    return torch.autocast(device.type, enabled=False) if enabled else nullcontext()
-
-
-def _join(parts: Sequence[RecordGradients], records: int, leaf: Tensor) -> RecordGradients:
-    """One parameter's gradients from those of its uses."""
-    if len(parts) == 1:
-        return parts[0]
-    outer = [part for part in parts if isinstance(part, OuterProducts)]
-    rows = [part for part in parts if isinstance(part, TokenRows)]
-    alike = len({part.transposed for part in outer}) <= 1
-    if len(outer) == len(parts) and alike:
-        return merge(outer)
-    if len(rows) == len(parts):
-        return merge_rows(rows)
-    of_one_type = len({*(part.g.dtype for part in outer), *(part.g.dtype for part in rows)}) == 1
-    if len(outer) + len(rows) == len(parts) and alike and of_one_type and not outer[0].transposed:
-        return TiedRows(merge_rows(rows), merge(outer))
-    return Together(parts, records, leaf.numel(), full(leaf[:0] if leaf.dim() else leaf).dtype)

@@ -12,29 +12,22 @@ import torch
 from torch import Tensor
 
 from tacit.errors import InputError, LossesError
-from tacit.gradients.bookkeeping import Gradients, full_precision
-from tacit.gradients.computing import Computing, guard_of, is_fault_of_a_record, learned
-from tacit.gradients.dense_model import Arguments, DenseModel, linear_model
-from tacit.gradients.dense_rows import PlainRows
-from tacit.gradients.record_gradients import Dense, Sums, records_a_stretch
+from tacit.gradients.bookkeeping import Gradients
+from tacit.gradients.computing import Again, Computing, guard_of, is_fault_of_a_record
+from tacit.gradients.dense_rows import PlainRows, small_rows
+from tacit.gradients.known_networks import Arguments, KnownNetwork, learned, linear_model
 from tacit.isolation import (
-    Places,
-    RecordGroup,
-    SplitError,
     StateGuard,
     UncoveredError,
-    count_records,
-    map_tensors,
     no_reentrant_checkpoints,
     nothing_leaves,
     refuse_foreign_watchers,
     run_apart,
-    take_records,
-)  # fmt: skip
-from tacit.isolation.apart import Fill, is_limit_of_vmap
-from tacit.isolation.batches import copy_records
+)
+from tacit.isolation.apart import is_limit_of_vmap
 from tacit.kernels.dense import DenseRows
-from tacit.losses import Losses
+from tacit.layers.record_gradients import Dense, Sums, full_precision, records_a_stretch
+from tacit.losses import Fill, Losses, Places, RecordGroup, copy_records, count_records, map_tensors, take_records
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance, global_chance, seed_everything
 from tacit.types import Batch, Vectors
@@ -43,7 +36,6 @@ Strategy = Literal["auto", "fast", "record"]
 Isolation = Literal["records", "trusted"]
 
 _MANY = 8
-_ASKED_AGAIN = 2  # records
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +114,7 @@ def clipped_sum(
     if chance is None:
         rows = sum(len(group.places) for groups in portions for group in groups)
         chance = Randomness().record_chance(np.arange(rows))
-    units = len(chance) if sizes is None else len(sizes)  # of which some may have no record: it could not be made
+    units = chance.records if sizes is None else len(sizes)  # of which some may have no record: it could not be made
     strategy = "record" if mechanism.numerics == "strict" else strategy
     several = records_a_stretch(max(units, sample or 0), mechanism.bound_by_name().values())
     summing = _Summing(losses, params, mechanism, units, strategy, several, guard)
@@ -205,7 +197,8 @@ class _Summing:
         self.by_formula = model is not None and fits
         if model is None or not fits:
             return False
-        rows = [model.rows(one, self.mechanism) if alone else None for one in given if one is not None]
+        small = alone and not model.front
+        rows = [small_rows(model, one, self.mechanism) if small else None for one in given if one is not None]
         for place, part in enumerate(parts_of(groups, sizes, views)):
             one = given[place] if alone else model.arguments(self._params, part.batches[0])
             assert one is not None  # as their group
@@ -216,12 +209,12 @@ class _Summing:
                 self._add_by_formula(model, one, part, chunk)
         return True
 
-    def _known(self) -> DenseModel | None:
+    def _known(self) -> KnownNetwork | None:
         if self._seen.is_known_as_other:
             return None
         return linear_model(self._losses, self._params) or self._seen.still(self._guard, self._params)
 
-    def _add_by_formula(self, model: DenseModel, given: Arguments, part: Part, chunk: int) -> None:
+    def _add_by_formula(self, model: KnownNetwork, given: Arguments, part: Part, chunk: int) -> None:
         """All units of a part, as many at a time as fit into a chunk, filled up like those whose losses run."""
         step, fill = even_share(len(part.units), max(1, chunk // part.each)), Fill(model.multiple(given))
         for start in range(0, len(part.units), step):
@@ -279,7 +272,7 @@ class _Summing:
     def _add_together(self, part: Part, chance: RecordChance, some: Places, whole: Places) -> None:
         self._calls += 1
         if self._calls == 2:
-            self.again = self.again or Again(self.computing, part, chance, alone=False)
+            self.again = self.again or Again(self.computing, part.batches[0], chance.take(part.rows), alone=False)
         rows = rows_of(whole, part.each)
         seeds = chance.take(part.rows[rows]).spread(part.views)
         gradients = self.computing.together(part.batches[0], rows, len(whole), seeds)
@@ -290,7 +283,7 @@ class _Summing:
         if self.meeting is not None:
             self._leave_out()
             return
-        self.again = self.again or Again(self.computing, part, chance, alone=True)
+        self.again = self.again or Again(self.computing, part.batches[0], chance.take(part.rows), alone=True)
         pieces = [row for batch in part.batches for row in one_by_one(batch)]
         for place in places:
             rows = rows_of(np.array([place]), part.each)
@@ -368,38 +361,6 @@ class _Summing:
 
 def _no_class(records: int) -> list[Exception]:
     return [IndexError("the target is no class")] * records
-
-
-class Again:
-    """Losses of a few records, computed early in a step and once more at its end: they must be the same.
-
-    Hidden state (a counter, a file, the environment) that one call of the losses leaves to the next shows in them: what
-    a record gives must not depend on what was computed before. In a single call there is nobody to leave it to.
-    """
-
-    def __init__(self, computing: Computing, part: Part, chance: RecordChance, *, alone: bool) -> None:
-        """Compute the losses of some records of the part, chosen by chance."""
-        seeds = chance.take(part.rows[: count_records(part.batches[0])])
-        chosen = np.argsort(seeds.seeds)[:_ASKED_AGAIN]  # their order is nobody's but chance's
-        batch, seeds = take_records(part.batches[0], torch.from_numpy(chosen)), seeds.take(chosen)
-        some = np.arange(len(chosen))
-
-        def ask() -> list[Any]:
-            found = SplitError if alone else computing.losses_of(batch, seeds, some, alone=False)
-            if found is not SplitError:
-                return [found]
-            return [computing.losses_of(batch, seeds, some[[i]], alone=alone) for i in range(len(some))]
-
-        self._ask, self._answers = ask, ask()
-
-    def compare(self) -> None:
-        """Refuse losses that are not what they were earlier in the same step."""
-        if self._answers != self._ask():
-            raise LossesError(
-                "the losses of the same records changed within one step: something outlives a call (a counter, a "
-                "cache, a file, a setting), by which one record could change the others; compute each loss from its "
-                "record and the parameters alone"
-            )
 
 
 # The rows of a sample as units of privacy that can be computed together

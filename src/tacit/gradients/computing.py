@@ -5,56 +5,25 @@ One after the other is slow, right for any losses, and each record is in memory 
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.buffers import keep_freed_memory
 from tacit.errors import InputError, LossesError
 from tacit.gradients.bookkeeping import ForwardPass, Gradients, gradients_of
-from tacit.gradients.recognition import Recording, Remembered
-from tacit.gradients.record_gradients import Dense
-from tacit.isolation import (
-    Fill,
-    Places,
-    SplitError,
-    StateGuard,
-    Watched,
-    as_written,
-    count_records,
-    take_records,
-    writes_into_fresh,
-)  # fmt: skip
-from tacit.isolation.batches import tensors_of
+from tacit.gradients.known_networks import learned
+from tacit.gradients.recognition import Recording
+from tacit.isolation import SplitError, StateGuard, Watched, as_written, writes_into_fresh
 from tacit.isolation.libraries import patches_of
-from tacit.kernels import library
-from tacit.losses import Losses, ModelLosses, check_one_loss_per_record
+from tacit.layers.record_gradients import Dense
+from tacit.losses import Losses, ModelLosses, Places, check_one_loss_per_record, count_records, take_records, tensors_of
 from tacit.randomness import RecordChance, seed_everything
 from tacit.types import Batch, Vectors
 
-_learned: "WeakKeyDictionary[Any, Learned]" = WeakKeyDictionary()
-
-
-@dataclass(slots=True)
-class Learned:
-    """Of some losses: whether they write into tensors that they make, how many rows they need, what they compute."""
-
-    fresh: bool = False
-    fill: Fill = field(default_factory=Fill)
-    seen: Remembered = field(default_factory=Remembered)
-
-
-def learned(losses: Losses) -> Learned:
-    found = _learned.get(losses)
-    if found is None:
-        keep_freed_memory()
-        library()  # may have to be compiled, and kept in a file, before the losses run and nothing may be written
-        found = _learned[losses] = Learned()
-    return found
+_ASKED_AGAIN = 2  # records
 
 
 class Computing:
@@ -100,7 +69,7 @@ class Computing:
         run = kind(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
         gradients: Gradients = self._pass(partial(gradients_of, run, self._call, copy, self.leaves))
         if isinstance(run, Recording):
-            seen.note(run, self._guard)
+            seen.note(run.found, self._guard, is_other=run.is_other)
         formed = sum([part.rows.nbytes for part in gradients.values() if isinstance(part, Dense)])
         held = 2 * run.bytes // len(rows) + formed // len(rows)  # activations and their gradients
         self.row_bytes = max(self.row_bytes, held)
@@ -197,3 +166,35 @@ def gradient_of(loss: Tensor, leaves: Mapping[str, Tensor]) -> Vectors:
 def is_fault_of_a_record(error: Exception) -> bool:
     """Whether an error may be about a record's values: then the record contributes zero and the others count."""
     return not isinstance(error, LossesError | MemoryError | torch.OutOfMemoryError)
+
+
+class Again:
+    """Losses of a few records, computed early in a step and once more at its end: they must be the same.
+
+    Hidden state (a counter, a file, the environment) that one call of the losses leaves to the next shows in them: what
+    a record gives must not depend on what was computed before. In a single call there is nobody to leave it to.
+    """
+
+    def __init__(self, computing: Computing, rows: Batch, chance: RecordChance, *, alone: bool) -> None:
+        """Compute the losses of some of these rows, chosen by chance, which is that of each row."""
+        seeds = chance.take(np.arange(count_records(rows)))
+        chosen = np.argsort(seeds.seeds)[:_ASKED_AGAIN]  # their order is nobody's but chance's
+        batch, seeds = take_records(rows, torch.from_numpy(chosen)), seeds.take(chosen)
+        some = np.arange(len(chosen))
+
+        def ask() -> list[Any]:
+            found = SplitError if alone else computing.losses_of(batch, seeds, some, alone=False)
+            if found is not SplitError:
+                return [found]
+            return [computing.losses_of(batch, seeds, some[[i]], alone=alone) for i in range(len(some))]
+
+        self._ask, self._answers = ask, ask()
+
+    def compare(self) -> None:
+        """Refuse losses that are not what they were earlier in the same step."""
+        if self._answers != self._ask():
+            raise LossesError(
+                "the losses of the same records changed within one step: something outlives a call (a counter, a "
+                "cache, a file, a setting), by which one record could change the others; compute each loss from its "
+                "record and the parameters alone"
+            )

@@ -1,21 +1,61 @@
-"""Dense networks by PyTorch, in a few calls for all records: large ones, and small ones where there is no kernel.
+"""Small dense networks, as tables need them: all records by the compiled kernel, or without it by PyTorch.
 
 Norms |g| |a| and shares factor * g a^T are formed in float64 of the same float32 numbers, as the kernel does. Rows are
 filled up to a number with which no operation treats the last of them in another way (isolation/rows.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from tacit.gradients.record_gradients import with_a_share
-from tacit.gradients.stages import ACTIVATED, through
+from tacit.gradients.known_networks import Arguments, KnownNetwork, derivatives, values
+from tacit.kernels import dense_rows
+from tacit.kernels.dense import CLASSES, COUNT, NUMBER, YES_OR_NO, DenseRows, DenseShape
+from tacit.layers.record_gradients import with_a_share
+from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian
+from tacit.mechanisms import GaussianSumMechanism
 
+_MOST_WEIGHTS = 1 << 14  # more of them are multiplied faster as matrices of many records
 _ROWS = 4096  # whose copies in float64 are held at once
 _KEPT = 1 << 18  # entries of inputs whose copies in float64 are kept for the sum
+
+
+def small_rows(
+    model: KnownNetwork, given: Arguments, mechanism: GaussianSumMechanism
+) -> "DenseRows | PlainRows | None":
+    """All records of a batch, by the kernel with their sum where the clip is plain; None if there are many weights."""
+    names = tuple(mechanism.shapes)
+    columns = tuple(names.index(one) if isinstance(one, str) else -1 for layer in model.layers for one in layer)
+    widths = (given.inputs.shape[1], *(weight.shape[0] for weight, _ in given.layers))
+    shape = _shape(widths, model.activations, columns, *_kind(model.likelihood), model.weighed)
+    if shape.weights > _MOST_WEIGHTS:
+        return None
+    targets = given.targets.long() if shape.kind == CLASSES else given.targets.float()
+    found = dense_rows(shape, given.layers, given.inputs, targets, mechanism.plain_clip)
+    if found is not None or not len(targets) or not targets.is_cpu:
+        return found
+    network = given.layers, model.activations, columns, model.by_outputs, given.inputs, targets
+    return PlainRows(*network, multiple=model.multiple(given), faults=model.faults(given))
+
+
+@lru_cache(maxsize=64)
+def _shape(*given: Any) -> DenseShape:
+    return DenseShape(*given)
+
+
+def _kind(likelihood: Bernoulli | Categorical | Gaussian | Counts) -> tuple[int, float]:
+    match likelihood:
+        case Categorical():
+            return CLASSES, 1.0
+        case Bernoulli():
+            return YES_OR_NO, 1.0
+        case Gaussian():
+            return NUMBER, likelihood.stddev**-2
+        case Counts():
+            return COUNT, likelihood.half
 
 
 class PlainRows:
@@ -79,23 +119,6 @@ def _filled(rows: Tensor, multiple: int) -> Tensor:
     """With the last row repeated."""
     missing = -len(rows) % multiple
     return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])]) if missing else rows
-
-
-def values(layers: Sequence[Any], activations: Sequence[int], x: Tensor) -> list[Tensor]:
-    """The inputs of every layer, and the outputs of the last."""
-    found = [x]
-    for (weight, bias), how in zip(layers, activations, strict=True):
-        value = functional.linear(found[-1], weight, bias)
-        found.append(ACTIVATED[how](value) if how in ACTIVATED else value)
-    return found
-
-
-def derivatives(layers: Sequence[Any], activations: Sequence[int], inputs: list[Tensor], g: Tensor) -> list[Tensor]:
-    """Of each loss by the outputs of every layer, before its activation."""
-    found = [g]
-    for layer in range(len(layers) - 1, 0, -1):
-        found.append(through(found[-1] @ layers[layer][0], inputs[layer], activations[layer - 1]))
-    return found[::-1]
 
 
 def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

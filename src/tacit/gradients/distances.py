@@ -8,9 +8,8 @@ from torch import Tensor
 
 from tacit.errors import InputError
 from tacit.gradients.computing import Computing
-from tacit.isolation.apart import Places, run_apart
-from tacit.isolation.batches import count_records, take_records
-from tacit.losses import Losses
+from tacit.isolation.apart import run_apart
+from tacit.losses import Losses, Places, count_records, take_records
 from tacit.randomness import Randomness, global_chance
 from tacit.types import Batch
 

@@ -2,14 +2,14 @@
 
 Losses whose calls are those of a dense network and nothing else (:class:`Recording`) would make the same calls
 again as long as nothing that they can reach by name has changed (:meth:`tacit.isolation.StateGuard.is_unchanged`). So
-they need not run: the network's gradients are known as a formula (``dense_model``). Losses that draw by chance or ask
-for values are never taken for one. What nobody can see (the time, files, the environment) is taken as it was when they
-last ran.
+they need not run: the network's gradients are known as a formula (``known_networks``). Losses that draw by chance or
+ask for values are never taken for one. What nobody can see (the time, files, the environment) is taken as it was when
+they last ran.
 """
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,18 +19,21 @@ from torch._C import _functorch as functorch
 from torch.nn import functional
 
 from tacit.gradients.bookkeeping import ForwardPass
-from tacit.gradients.dense_model import DenseModel, are_hooked
-from tacit.gradients.layers.convolution import geometry_of
-from tacit.gradients.stages import Activation, Convolution, Front, GroupNorm, MaxPool, Stage
-from tacit.isolation import StateGuard
-from tacit.isolation.batches import signature, tensors_of
+from tacit.gradients.known_networks import (
+    Activation,
+    Convolution,
+    Front,
+    GroupNorm,
+    KnownNetwork,
+    MaxPool,
+    Stage,
+    is_autocast,
+)
 from tacit.isolation.functions import Known
 from tacit.kernels.dense import NONE, RELU, SIGMOID, TANH
+from tacit.layers.convolution import geometry_of
 from tacit.likelihoods import Bernoulli, Categorical, Gaussian
-
-_MOST_LEAVES = 64
-_LOOKS = 32  # in a row without use ...
-_OF_OTHERS = 8  # ... of which one that saw a call of another kind counts for so many
+from tacit.losses import signature, tensors_of
 
 
 class Recording(ForwardPass):
@@ -40,7 +43,7 @@ class Recording(ForwardPass):
         super().__init__(*given, **named)
         self.calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = []
         self.versions: dict[int, int] = {}  # of outputs after the last call that is known to write into them
-        self.found: DenseModel | None = None
+        self.found: KnownNetwork | None = None
         self.is_other = False
 
     def run(self, function: Callable[[Any], Any], batch: Any) -> Any:
@@ -66,7 +69,7 @@ class Recording(ForwardPass):
         if func in _MAY_DO_NOTHING and args and output is args[0] and not writes:  # as dropout outside training
             return output
         in_place = writes and not self._is_activated_in_place(func, args, kwargs)
-        if func not in _KNOWN or in_place or _is_autocast():
+        if func not in _KNOWN or in_place or is_autocast():
             self.is_other, self.calls = True, []
         if not self.is_other:
             self.calls.append((func, args, kwargs, output))
@@ -85,10 +88,6 @@ def _version(tensor: Any) -> int:
     return held._version if isinstance(held, Tensor) else 0
 
 
-def _is_autocast() -> bool:
-    return torch.is_autocast_enabled("cpu")
-
-
 def _chance_so_far() -> tuple[Any, ...]:
     of_numpy = np.random.get_state(legacy=False)
     state = of_numpy["state"]
@@ -99,7 +98,7 @@ class _OtherCallError(Exception):
     """The losses do something that a dense network does not."""
 
 
-def _recognised(run: Recording, batch: Any, result: Any) -> DenseModel | None:
+def _recognised(run: Recording, batch: Any, result: Any) -> KnownNetwork | None:
     """The network whose calls were noted, from the loss back to the inputs; None if there is any other call.
 
     Losses may ask for shapes and types, which are no calls: batches of any other form are left to them.
@@ -135,7 +134,7 @@ class _Reading:
     def is_made_by(self, tensor: Any, functions: Mapping[Any, Any]) -> bool:
         return id(tensor) in self.made and self.made[id(tensor)][-1][0] in functions
 
-    def network(self, result: Any) -> DenseModel:
+    def network(self, result: Any) -> KnownNetwork:
         likelihood, outputs, targets = self._loss(result)
         if self.is_made_by(targets, _AS_FLOATS):
             _, args, kwargs = self.take(targets, _AS_FLOATS)
@@ -154,7 +153,7 @@ class _Reading:
             activations.append(activation)
         return self._made(outputs, targets, layers, activations, likelihood)
 
-    def _flattened(self, outputs: Any, targets: Any, layers: Any, activations: Any, likelihood: Any) -> DenseModel:
+    def _flattened(self, outputs: Any, targets: Any, layers: Any, activations: Any, likelihood: Any) -> KnownNetwork:
         """One row of numbers, by whatever call: a record cannot see how many rows there are."""
         if outputs.dim() != 2 or len(outputs) != 1:
             raise _OtherCallError
@@ -206,7 +205,7 @@ class _Reading:
     def _made(
         self, inputs: Any, targets: Any, layers: list[Any], activations: list[int], likelihood: Any,
         front: Front = (), width: int = 0,
-    ) -> DenseModel:  # fmt: skip
+    ) -> KnownNetwork:  # fmt: skip
         places = self.places.get(id(inputs)), self.places.get(id(targets))
         of_front = [one for stage in front for one in (stage.weight, stage.bias)]
         names = [one for one in (*of_front, *(one for layer in layers for one in layer)) if isinstance(one, str)]
@@ -216,7 +215,7 @@ class _Reading:
         if not flattened and inputs.dim() != 2:
             raise _OtherCallError
         order = tuple(reversed(layers)), tuple(reversed(activations))
-        found = DenseModel(*order, likelihood, flattened=flattened, front=front, width=width)
+        found = KnownNetwork(*order, likelihood, flattened=flattened, front=front, width=width)
         return replace(found, leaves=places)  # type: ignore[arg-type]
 
     def _parameter(self, tensor: Any) -> "str | Tensor":
@@ -311,42 +310,3 @@ _MAY_DO_NOTHING = {
     *(torch.dropout, _T.contiguous, _T.to, _T.float, _T.cpu, _T.type_as, *_FLATTEN),
 }
 _KNOWN = {*_LINEAR, *_ACTIVATIONS, *_LOSSES, *_SQUARES, *_DIFFERENCES, *_COLUMNS, *_FLATTEN, *_AS_FLOATS, *_STAGES}
-
-
-@dataclass(slots=True)
-class Remembered:
-    """What the losses were seen to be when they last ran, and whether it is worth looking again."""
-
-    model: DenseModel | None = None
-    guard: StateGuard | None = None
-    block: int = 0
-    looks: int = 0
-    is_known_as_other: bool = False  # these losses are no such network, and are not asked again
-
-    def is_worth_a_look(self, guard: StateGuard | None, leaves: Mapping[str, Tensor]) -> bool:
-        """Losses that were no such network several times, or whose surroundings change at every step, are not."""
-        if guard is None:
-            return False
-        self.is_known_as_other = self.looks >= _LOOKS or len(leaves) > _MOST_LEAVES
-        return not self.is_known_as_other
-
-    def note(self, run: Recording, guard: StateGuard | None) -> None:
-        """What was seen in the last run, in the block of the guard that is open now."""
-        self.model, self.guard, self.block = run.found, guard, 0 if guard is None else guard.blocks
-        self.looks += _OF_OTHERS if run.is_other else 1
-
-    def confirm(self, guard: StateGuard | None) -> None:
-        """The losses ran once more, in a block that followed at once, and gave the same."""
-        if guard is not None and guard is self.guard and guard.blocks == self.block + 1:
-            self.block += 1
-
-    def still(self, guard: StateGuard | None, params: Mapping[str, Tensor]) -> DenseModel | None:
-        """The network, if the losses would do now what they did then."""
-        if self.model is None or guard is None or guard is not self.guard or guard.blocks != self.block:
-            return None
-        if are_hooked(params.values()):
-            return None
-        if _is_autocast() or torch._C._len_torch_function_stack() or not guard.is_unchanged(params.values()):
-            return None
-        self.looks = 0
-        return self.model

@@ -13,39 +13,20 @@ import dis
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from tacit.errors import LossesError
 from tacit.isolation.rows import RowsError, SplitError, UncoveredError
+from tacit.losses import Fill, Places
 
-Places = npt.NDArray[np.int64]
-
-_LEAST = 16  # rows: for fewer libraries take other kernels
-_SIZES = 64  # of parts between a number of rows and its double
 _RAISES = {dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"]}
 _VMAP = re.compile(
     r"vmap|functorch|batching rule|Batched|in_dims|does not have a storage|data-dependent", re.IGNORECASE
 )
 _DYNAMIC = re.compile(r"dynamic shape.*aten::(\w+)")
 _INTO_FRESH = re.compile(r"vmap: (inplace|aten::)|vmap: \w+_\(|existing Tensor|inplace arithmetic", re.IGNORECASE)
-
-
-@dataclass(slots=True)
-class Fill:
-    """To how many rows parts are filled up: learned from the shapes of what some losses compute, which are public."""
-
-    multiple: int = 1
-
-    def __call__(self, places: Places, rows_each: int = 1) -> Places:
-        """The places with the last one repeated."""
-        step = self.multiple // math.gcd(self.multiple, rows_each)
-        step *= 1 << max(0, (len(places) // (_SIZES * step)).bit_length() - 1)
-        wanted = -(-max(len(places), -(-_LEAST // rows_each)) // step) * step
-        return np.append(places, places[-1:].repeat(wanted - len(places)))
 
 
 def run_apart(

@@ -11,15 +11,19 @@ here. Where it changes losses within a step, ``clipped_sum`` sees it by computin
 the user's own affair (docs/explanation/pitfalls.md).
 """
 
+import functools
+import sys
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from operator import is_
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from operator import is_, itemgetter
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from tacit.errors import LossesError
 from tacit.isolation.facts import (
@@ -33,8 +37,8 @@ from tacit.isolation.facts import (
     of_inference,
     same,
 )
-from tacit.isolation.libraries import Entries
-from tacit.isolation.parts import SKIPPED, Parts, looker, named, of_library_class, set_part
+from tacit.isolation.libraries import is_library
+from tacit.isolation.parts import SKIPPED, Parts, looker, named, names_in, of_library_class, set_part
 from tacit.isolation.settings import put_settings_back, settings_now
 
 OnDemand = Literal["handles", "data"] | None
@@ -290,3 +294,106 @@ def _readable(name: str) -> str:
     for hidden in (".__dict__", "._parameters", "._buffers", "._modules", ".value"):
         name = name.replace(hidden, "")
     return name.replace(".attribute ", ".")  # of TorchScript
+
+
+# What a user put in place of PyTorch's own, or around it
+
+
+class Entries:
+    """What stands at some names of modules and classes, looked at in one call for each of them.
+
+    A name that is new, such as a method that was inherited until now, shows by the number of all.
+    """
+
+    def __init__(self, homes: Sequence[Any], is_meant: Callable[[str, Any], bool]) -> None:
+        self.names = [[name for name, value in vars(home).items() if is_meant(name, value)] for home in homes]
+        self._looks = [
+            (vars(home), itemgetter("__doc__", *names)) for home, names in zip(homes, self.names, strict=True)
+        ]
+        self._seen = self._now()
+
+    def are_the_same(self) -> bool:
+        return self._now() == self._seen
+
+    def _now(self) -> list[Any]:
+        with suppress(KeyError):  # one is gone
+            return [(look(held), len(held)) for held, look in self._looks]
+        return []
+
+
+_OF_MANY_RECORDS = (
+    *("tacit.gradients", "tacit.isolation", "tacit.kernels", "tacit.layers", "tacit.likelihoods", "tacit.losses"),
+    *("tacit.buffers", "tacit.mechanisms", "tacit.training"),
+)
+_PRINTING = ("__repr__", "__str__", "__format__")
+
+
+def refuse_foreign_watchers() -> None:
+    """Refuse what would see records together, and could mix or keep them: modes and hooks of a user's own around the
+    private step, and functions that were put in place of PyTorch's where this package calls them.
+
+    Modes of PyTorch itself (a default device, checkpoints, offloading) see tensors, and remember nothing.
+    """
+    _called_here().check()
+    modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
+    if torch._C._len_torch_dispatch_stack():
+        modes += _get_current_dispatch_mode_stack()
+    found = [type(mode).__name__ for mode in modes if not is_library(type(mode))]
+    hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    found += [hook.__name__ for hook in hooks or () if not is_library(hook)]
+    if found:
+        raise LossesError(f"{found[0]} is active around the private step and would see records together; leave it")
+
+
+_HOMES: Sequence[Any] = (torch, torch.Tensor, torch.nn.functional, torch.linalg)
+
+
+class _Called:
+    """Functions of PyTorch that compute many records at once, by the names under which they are called."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+        self._approved: Entries | None = None
+
+    def check(self) -> None:
+        """Refuse a replaced one. It is asked at every step, and nearly always all is as it was."""
+        if self._approved is not None and self._approved.are_the_same():
+            return
+        found = Entries(_HOMES, self._is_called)
+        for home, names in zip(_HOMES, found.names, strict=True):
+            for name in names:
+                value = vars(home)[name]
+                if isinstance(value, types.FunctionType) and not _is_of_torch(value):
+                    raise LossesError(
+                        f"{home.__name__}.{name} was replaced by {value.__module__}.{value.__name__}, which would see "
+                        "records together: put PyTorch's own back, and call yours in the model or the losses"
+                    )
+        self._approved = found
+
+    def _is_called(self, name: str, value: Any) -> bool:
+        """By name, or by an operator such as ``tensor[0]``."""
+        is_named = name in self._names or (name.startswith("__") and name not in _PRINTING)
+        return is_named and callable(value) and not isinstance(value, type)
+
+
+def _is_of_torch(function: types.FunctionType) -> bool:
+    return str(function.__globals__.get("__name__")).startswith("torch")
+
+
+@functools.cache
+def _called_here() -> _Called:
+    rooms = [module for name, module in sys.modules.items() if name.startswith(_OF_MANY_RECORDS)]
+    return _Called(frozenset().union(*(names_in(code) for room in rooms for code in _codes_of(room, room.__name__))))
+
+
+def _codes_of(space: Any, module: str) -> Iterator[Any]:
+    """The code of all functions and classes that a module defines."""
+    for value in vars(space).values():
+        for name in ("__func__", "fget", "func", "__wrapped__"):
+            value = getattr(value, name, None) or value
+        if getattr(value, "__module__", None) != module:
+            continue
+        if isinstance(value, types.FunctionType):
+            yield value.__code__
+        elif isinstance(value, type):
+            yield from _codes_of(value, module)

@@ -9,9 +9,7 @@ import sys
 import sysconfig
 import threading
 import types
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from operator import itemgetter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,28 +60,6 @@ def is_library(thing: Any) -> bool:
 
 def _is_of_library(module: Any) -> bool:
     return is_installed(str(module).partition(".")[0])
-
-
-class Entries:
-    """What stands at some names of modules and classes, looked at in one call for each of them.
-
-    A name that is new, such as a method that was inherited until now, shows by the number of all.
-    """
-
-    def __init__(self, homes: Sequence[Any], is_meant: Callable[[str, Any], bool]) -> None:
-        self.names = [[name for name, value in vars(home).items() if is_meant(name, value)] for home in homes]
-        self._looks = [
-            (vars(home), itemgetter("__doc__", *names)) for home, names in zip(homes, self.names, strict=True)
-        ]
-        self._seen = self._now()
-
-    def are_the_same(self) -> bool:
-        return self._now() == self._seen
-
-    def _now(self) -> list[Any]:
-        with suppress(KeyError):  # one is gone
-            return [(look(held), len(held)) for held, look in self._looks]
-        return []
 
 
 def patches_of(home: Any) -> dict[str, types.FunctionType]:

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 from tacit.errors import InputError
-from tacit.isolation.apart import Places, run_apart
-from tacit.isolation.batches import copy_records, count_records, map_tensors, take_records, tensors_of
+from tacit.isolation.apart import run_apart
 from tacit.isolation.guard import StateGuard
 from tacit.isolation.rows import Isolated
 from tacit.isolation.surroundings import nothing_leaves
+from tacit.losses import Places, copy_records, count_records, map_tensors, take_records, tensors_of
 from tacit.randomness import RecordChance, global_chance, seed_everything
 from tacit.types import Batch
 

@@ -22,11 +22,11 @@ from torch._C import _functorch as functorch
 from torch.overrides import TorchFunctionMode
 
 from tacit.errors import LossesError
-from tacit.isolation.batches import map_tensors
 from tacit.isolation.chance import RANDOM_CALLS, DrawsOfRows
 from tacit.isolation.facts import PLAIN_TENSORS
 from tacit.isolation.functions import GET_DATA, IS_TRUE, KNOWN, REFUSED, Known, known
 from tacit.isolation.surroundings import as_written
+from tacit.losses import map_tensors
 from tacit.randomness import RecordChance
 
 

@@ -6,22 +6,18 @@ them in the thread in which records are computed, for as long as they are. A hoo
 is one for all, which asks whether that is now.
 """
 
-import functools
 import gc
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from tacit.errors import LossesError
-from tacit.isolation.libraries import Entries, is_library
-from tacit.isolation.parts import names_in
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _REFUSED = frozenset({
@@ -31,11 +27,6 @@ _REFUSED = frozenset({
     "fcntl.lockf", "resource.setrlimit", "resource.prlimit", "syslog.openlog", "syslog.syslog", "signal.pthread_kill",
     "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "gc.get_objects", "gc.get_referrers",
 })  # fmt: skip
-_OF_MANY_RECORDS = (
-    *("tacit.gradients", "tacit.isolation", "tacit.kernels", "tacit.likelihoods", "tacit.mechanisms"),
-    *("tacit.buffers", "tacit.training"),
-)
-_PRINTING = ("__repr__", "__str__", "__format__")
 _COMPILERS = ("importlib.", "triton.", "torch._inductor.", "torch.utils.cpp_extension")
 
 
@@ -179,74 +170,3 @@ def no_reentrant_checkpoints() -> Iterator[None]:
             del function.apply
         else:
             function.apply = original
-
-
-def refuse_foreign_watchers() -> None:
-    """Refuse what would see records together, and could mix or keep them: modes and hooks of a user's own around the
-    private step, and functions that were put in place of PyTorch's where this package calls them.
-
-    Modes of PyTorch itself (a default device, checkpoints, offloading) see tensors, and remember nothing.
-    """
-    _called_here().check()
-    modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
-    if torch._C._len_torch_dispatch_stack():
-        modes += _get_current_dispatch_mode_stack()
-    found = [type(mode).__name__ for mode in modes if not is_library(type(mode))]
-    hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks(True)
-    found += [hook.__name__ for hook in hooks or () if not is_library(hook)]
-    if found:
-        raise LossesError(f"{found[0]} is active around the private step and would see records together; leave it")
-
-
-_HOMES: Sequence[Any] = (torch, torch.Tensor, torch.nn.functional, torch.linalg)
-
-
-class _Called:
-    """Functions of PyTorch that compute many records at once, by the names under which they are called."""
-
-    def __init__(self, names: frozenset[str]) -> None:
-        self._names = names
-        self._approved: Entries | None = None
-
-    def check(self) -> None:
-        """Refuse a replaced one. It is asked at every step, and nearly always all is as it was."""
-        if self._approved is not None and self._approved.are_the_same():
-            return
-        found = Entries(_HOMES, self._is_called)
-        for home, names in zip(_HOMES, found.names, strict=True):
-            for name in names:
-                value = vars(home)[name]
-                if isinstance(value, FunctionType) and not _is_of_torch(value):
-                    raise LossesError(
-                        f"{home.__name__}.{name} was replaced by {value.__module__}.{value.__name__}, which would see "
-                        "records together: put PyTorch's own back, and call yours in the model or the losses"
-                    )
-        self._approved = found
-
-    def _is_called(self, name: str, value: Any) -> bool:
-        """By name, or by an operator such as ``tensor[0]``."""
-        is_named = name in self._names or (name.startswith("__") and name not in _PRINTING)
-        return is_named and callable(value) and not isinstance(value, type)
-
-
-def _is_of_torch(function: FunctionType) -> bool:
-    return str(function.__globals__.get("__name__")).startswith("torch")
-
-
-@functools.cache
-def _called_here() -> _Called:
-    rooms = [module for name, module in sys.modules.items() if name.startswith(_OF_MANY_RECORDS)]
-    return _Called(frozenset().union(*(names_in(code) for room in rooms for code in _codes_of(room, room.__name__))))
-
-
-def _codes_of(space: Any, module: str) -> Iterator[Any]:
-    """The code of all functions and classes that a module defines."""
-    for value in vars(space).values():
-        for name in ("__func__", "fget", "func", "__wrapped__"):
-            value = getattr(value, name, None) or value
-        if getattr(value, "__module__", None) != module:
-            continue
-        if isinstance(value, FunctionType):
-            yield value.__code__
-        elif isinstance(value, type):
-            yield from _codes_of(value, module)

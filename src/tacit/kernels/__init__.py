@@ -1,6 +1,6 @@
 """Small C kernels, compiled on first use where there is a compiler; without one PyTorch does the same, more slowly.
 
-Each is compared with PyTorch when it is first asked for and left out if it differs (``checks``). A function here
+Each is compared with PyTorch when it is first asked for and left out if it differs (``comparisons``). A function here
 answers None (or False) where its kernel is off or does not suit the arguments: the caller then asks PyTorch. Names that
 need PyTorch are loaded on first use, so that ``status`` can be asked without it.
 """
@@ -35,43 +35,46 @@ __all__ = [
 ]
 
 _HOME = {
-    "KernelWarning": "checks",
-    "add_noise": "noise",
-    "convolution_rows": "convolution",
-    "convolution_squares": "convolution",
-    "convolution_sum": "convolution",
+    "KernelWarning": "calls",
+    "add_noise": "calls",
+    "convolution_rows": "calls",
+    "convolution_squares": "calls",
+    "convolution_sum": "calls",
     "dense_rows": "dense",
-    "GRAM_ROUNDINGS": "sums",
-    "gram_squares": "sums",
+    "GRAM_ROUNDINGS": "calls",
+    "gram_squares": "calls",
     "group_norm_rows": "group_norm",
     "layer_norm_rows": "layer_norm",
     "lstm_backward": "lstm",
     "lstm_forward": "lstm",
-    "max_pool": "pooling",
-    "outer_sum": "sums",
-    "product_roundings": "convolution",
-    "row_squares": "sums",
-    "uneven_outer_sum": "sums",
-    "weighted_rows": "sums",
+    "max_pool": "calls",
+    "outer_sum": "calls",
+    "product_roundings": "calls",
+    "row_squares": "calls",
+    "uneven_outer_sum": "calls",
+    "weighted_rows": "calls",
 }
 
 if TYPE_CHECKING:  # the same names for type checkers
-    from tacit.kernels.checks import KernelWarning
-    from tacit.kernels.convolution import convolution_rows, convolution_squares, convolution_sum, product_roundings
-    from tacit.kernels.dense import dense_rows
-    from tacit.kernels.group_norm import group_norm_rows
-    from tacit.kernels.layer_norm import layer_norm_rows
-    from tacit.kernels.lstm import lstm_backward, lstm_forward
-    from tacit.kernels.noise import add_noise
-    from tacit.kernels.pooling import max_pool
-    from tacit.kernels.sums import (
+    from tacit.kernels.calls import (
         GRAM_ROUNDINGS,
+        KernelWarning,
+        add_noise,
+        convolution_rows,
+        convolution_squares,
+        convolution_sum,
         gram_squares,
+        max_pool,
         outer_sum,
+        product_roundings,
         row_squares,
         uneven_outer_sum,
         weighted_rows,
     )
+    from tacit.kernels.dense import dense_rows
+    from tacit.kernels.group_norm import group_norm_rows
+    from tacit.kernels.layer_norm import layer_norm_rows
+    from tacit.kernels.lstm import lstm_backward, lstm_forward
 
 
 def __getattr__(name: str) -> Any:

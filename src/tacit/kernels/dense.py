@@ -8,18 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.kernels.checks import (
-    DOUBLE,
-    INT,
-    LONG,
-    POINTER,
-    Call,
-    Kernel,
-    close,
-    function,
-    integers,
-    numbers,
-)
+from tacit.kernels.calls import DOUBLE, INT, LONG, POINTER, Call, Kernel, function
+from tacit.kernels.comparisons import close, integers, numbers
 
 NONE, RELU, TANH, SIGMOID = range(4)  # activations
 CLASSES, YES_OR_NO, NUMBER, COUNT = range(4)  # what is predicted

@@ -3,17 +3,8 @@
 import torch
 from torch import Tensor
 
-from tacit.kernels.checks import (
-    DOUBLE,
-    INT,
-    LONG,
-    POINTER,
-    Call,
-    Kernel,
-    close,
-    function,
-    numbers,
-)
+from tacit.kernels.calls import DOUBLE, INT, LONG, POINTER, Call, Kernel, function
+from tacit.kernels.comparisons import close, numbers
 
 
 def group_norm_rows(x: Tensor, g: Tensor, groups: int, eps: float) -> tuple[Tensor, Tensor] | None:

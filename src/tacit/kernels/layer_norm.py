@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, close, function, numbers
+from tacit.kernels.calls import INT, LONG, POINTER, Call, Kernel, function
+from tacit.kernels.comparisons import close, numbers
 
 
 def layer_norm_rows(x: Tensor, g: Tensor, mean: Tensor, spread: Tensor) -> tuple[Tensor, Tensor] | None:

@@ -1,7 +1,7 @@
 """Finds the kernels: built ahead in a wheel, or else compiled once per machine into a folder only the user can write.
 
 Nothing here can fail loudly: no compiler, another processor, nowhere to write, and there is simply no library.
-``TACIT_KERNELS=off`` says so by hand. Every kernel is compared with PyTorch before its first use (``checks``).
+``TACIT_KERNELS=off`` says so by hand. Every kernel is compared with PyTorch before its first use (``comparisons``).
 """
 
 import ctypes

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from tacit.buffers import empty
-from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, close, function, numbers
+from tacit.kernels.calls import INT, LONG, POINTER, Call, Kernel, function
+from tacit.kernels.comparisons import close, numbers
 
 
 class _Calls(NamedTuple):

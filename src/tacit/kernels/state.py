@@ -6,7 +6,7 @@ from typing import Any
 
 from tacit.kernels.library import loaded, prospect
 
-_MODULES = ("sums", "convolution", "group_norm", "layer_norm", "pooling", "lstm", "dense", "noise")
+_MODULES = ("calls", "group_norm", "layer_norm", "lstm", "dense")
 
 
 def status() -> str:
@@ -31,7 +31,7 @@ def status() -> str:
 
 def _kernels(library: Any) -> tuple[list[Any], list[Any]]:
     """Those that the library holds, and those that are not made for this kind of processor."""
-    kind = import_module("tacit.kernels.checks").Kernel
+    kind = import_module("tacit.kernels.calls").Kernel
     modules = [import_module(f"tacit.kernels.{name}") for name in _MODULES]
     every = [value for module in modules for value in vars(module).values() if isinstance(value, kind)]
     return [one for one in every if one.is_in(library)], [one for one in every if not one.is_in(library)]

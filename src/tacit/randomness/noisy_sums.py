@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from tacit.kernels.noise import add_noise as add_noise_by_kernel
+from tacit.kernels.calls import add_noise as add_noise_by_kernel
 
 __all__ = ["add_noise_by_kernel", "add_noise_by_parts"]
 

@@ -33,10 +33,7 @@ class RecordChance:
     """
 
     def __init__(self, key: bytes, seeds: Seeds) -> None:
-        self.key, self.seeds = key, seeds
-
-    def __len__(self) -> int:
-        return len(self.seeds)
+        self.key, self.seeds, self.records = key, seeds, len(seeds)
 
     def take(self, places: npt.NDArray[np.int64]) -> "RecordChance":
         """The chance of some of the records."""
@@ -65,10 +62,7 @@ class LazyChance(RecordChance):
     """The same, made when somebody asks for it: a model without random layers never does."""
 
     def __init__(self, key: bytes, counter: bytes, numbers: npt.NDArray[np.int64]) -> None:
-        self._made_from = key, counter, numbers
-
-    def __len__(self) -> int:
-        return len(self._made_from[2])
+        self._made_from, self.records = (key, counter, numbers), len(numbers)
 
     @cached_property
     def _made(self) -> tuple[bytes, Seeds]:

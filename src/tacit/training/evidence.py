@@ -26,8 +26,8 @@ from tacit.evidence import (
     save_evidence,
 )
 from tacit.gradients import ClippedSum
-from tacit.isolation import RecordGroup
 from tacit.ledger import Head, PoissonSample
+from tacit.losses import RecordGroup
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Records

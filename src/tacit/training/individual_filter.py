@@ -20,8 +20,8 @@ from tacit.accountants import check_delta
 from tacit.accountants.bayesian import MOMENTS, privacy_costs
 from tacit.accountants.renyi.conversion import conversion_cost
 from tacit.errors import InputError, check_positive
-from tacit.isolation import RecordGroup
 from tacit.ledger import Ledger, LedgerHeader
+from tacit.losses import RecordGroup
 from tacit.mechanisms import GaussianSumMechanism as Mechanism
 from tacit.randomness import Randomness
 from tacit.sampling import Records

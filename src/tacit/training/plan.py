@@ -11,12 +11,12 @@ from torch import Tensor
 from tacit.accountants import Budget, check_delta
 from tacit.distributed import in_a_job
 from tacit.errors import InputError, check_choice, check_count, check_texts
-from tacit.gradients import rounds_by_place
 from tacit.gradients.clipped_sum import Isolation
 from tacit.ledger import LedgerHeader
 from tacit.mechanisms import SLACK, Clipping, GaussianNoise, GaussianSumMechanism, Numerics, build_mechanism
 from tacit.randomness import Randomness
 from tacit.sampling import RECORDS, SamplingPolicy, UnitOfPrivacy
+from tacit.training.before_the_run import rounds_by_place
 
 AT_ONCE, _MOST_AT_ONCE = 20, 100  # steps reserved: what a crash can over-charge, and the ledger's cost per step
 

@@ -10,16 +10,16 @@ from torch import Tensor
 
 from tacit.distributed import SharedLedger, current_ranks, is_sharded
 from tacit.errors import InputError, TacitError, check_count
-from tacit.gradients import ClippedSum, clipped_sum, guard_of, refuse_layers, try_out
-from tacit.isolation import RecordGroup
-from tacit.isolation.batches import tensors_of
+from tacit.gradients import ClippedSum, clipped_sum, guard_of
+from tacit.layers import refuse_layers
 from tacit.ledger import Charge, Ledger, LedgerFile
-from tacit.losses import Losses, ModelLosses, ParameterKinds
+from tacit.losses import Losses, ModelLosses, ParameterKinds, RecordGroup, tensors_of
 from tacit.mechanisms import AdaptiveClip, GaussianSumMechanism
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Records
 from tacit.sampling.units import DrawnRows, check_ids
 from tacit.storage.files import is_there
+from tacit.training.before_the_run import try_out
 from tacit.training.charging import ChargedAhead, Charging
 from tacit.training.checkpoints import Checkpoint, plan_fingerprint
 from tacit.training.evidence import EvidencePlan, Recorder

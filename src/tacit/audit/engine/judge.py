@@ -22,10 +22,9 @@ from torch.utils.data import default_collate
 from tacit.audit.finding import described, raise_machine_errors
 from tacit.audit.replay import ROOM, share_of_charge
 from tacit.errors import TacitError
-from tacit.gradients.record_gradients import ROUNDING
-from tacit.isolation.batches import map_tensors
+from tacit.layers.record_gradients import ROUNDING
 from tacit.ledger import GaussianSumQuery
-from tacit.losses import UserLosses
+from tacit.losses import UserLosses, map_tensors
 from tacit.mechanisms import Clipping, ClipRecords, GaussianNoise
 from tacit.randomness import Randomness
 from tacit.sampling import PoissonSampling

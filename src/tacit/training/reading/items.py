@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from tacit.errors import InputError
-from tacit.isolation.batches import RecordGroup, count_records, join, map_tensors, signature, tensors_of
 from tacit.isolation.guard import StateGuard
+from tacit.losses import RecordGroup, count_records, join, map_tensors, signature, tensors_of
 from tacit.randomness import global_chance, seed_everything
 from tacit.training.reading.other_rows import refuse_other_rows
 from tacit.types import Batch

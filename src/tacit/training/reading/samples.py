@@ -17,8 +17,7 @@ import numpy as np
 import torch
 
 from tacit.errors import InputError
-from tacit.isolation import RecordGroup, take_records
-from tacit.isolation.batches import join, signature
+from tacit.losses import RecordGroup, join, signature, take_records
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import RecordChance
 from tacit.sampling.units import DrawnRows

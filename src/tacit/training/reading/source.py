@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, TensorDataset
 
 from tacit.errors import InputError, check_count
-from tacit.isolation import RecordGroup, count_records, map_records, map_tensors, take_records
-from tacit.isolation.batches import signature, stack_views
+from tacit.isolation import map_records
+from tacit.losses import RecordGroup, count_records, map_tensors, signature, stack_views, take_records
 from tacit.randomness import Randomness, RecordChance
 from tacit.sampling import Microbatches, Records, UnitOfPrivacy
 from tacit.sampling.units import DrawnRows

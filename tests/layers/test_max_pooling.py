@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from tacit import kernels
 from tacit.gradients import clipped_sum
-from tacit.gradients.layers import whole_rows
-from tacit.gradients.layers.whole_rows import call_faster
 from tacit.kernels import max_pool
+from tacit.layers import whole_rows
+from tacit.layers.whole_rows import call_faster
 from tacit.losses import ModelLosses
 from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
 
@@ -25,7 +25,7 @@ VALUES = torch.tensor([0.0, -0.0, 1.0, 1.0, -1.0, nan, -nan, inf, -inf, -inf, -i
 @pytest.fixture(scope="module", autouse=True)
 def _however_small():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(whole_rows, "_ENOUGH", 0)
+        patch.setattr(whole_rows, "POOLED_BY_KERNEL", 0)
         yield
 
 

@@ -8,13 +8,16 @@ Two things hold in the worst case, whatever a record is made of (docs/maths.md, 
   or, in samples of few records, in stretches in float32, where it cannot by more than ``STRETCHES``.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from tacit.kernels import GRAM_ROUNDINGS, gram_squares, outer_sum
 from tacit.kernels import row_squares as row_squares_by_kernel
 from tacit.kernels import weighted_rows as weighted_rows_by_kernel
 
@@ -24,6 +27,8 @@ _LEAST = 8  # records: shorter stretches take as long as float64
 _RUN = 1024
 _norms: Any = torch.linalg.vector_norm
 _BLOCK = 1 << 22  # entries of per-record gradients that are held at once where they need not be kept
+_LARGE = 1 << 14  # entries of a gradient beside which a call in Python is nothing
+FEATURES = 128  # whose products are added in float32 where there is no kernel
 
 
 class RecordGradients(Protocol):
@@ -64,6 +69,12 @@ def is_one_stretch(records: int, several: int) -> bool:
 def full(tensor: Tensor) -> Tensor:
     """In a precision fit for norms and sums."""
     return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """Norms and sums are not for autocast."""
+    enabled = torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if enabled else nullcontext()
 
 
 def row_squares(rows: Tensor) -> Tensor:
@@ -215,86 +226,120 @@ def sum_by_block(gradients: RecordGradients, factors: Tensor, size: int) -> Tens
 
 
 @dataclass(slots=True)
-class Together:
-    """A parameter used in several places (tied weights, a layer called twice): its gradient is the sum of theirs."""
+class OuterProducts:
+    """Gradients G_i^T X_i for X [records, positions, in] and G [records, positions, out]; never all formed at once.
 
-    parts: Sequence[RecordGradients]
-    records: int
-    size: int
-    dtype: torch.dtype
-
-    def squared_norms(self) -> Tensor:
-        bound = torch.stack([part.squared_norms().sqrt() for part in self.parts]).sum(0)
-        return raised(squares_by_block(self, self.records, self.size), bound, len(self.parts), self.dtype)
-
-    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
-        total = self.parts[0].weighted_sum(factors)
-        for part in self.parts[1:]:
-            total = total + part.weighted_sum(factors)
-        return total
-
-    def materialise(self, start: int, stop: int) -> Tensor:
-        total = self.parts[0].materialise(start, stop)
-        for part in self.parts[1:]:
-            total = total + part.materialise(start, stop)
-        return total
-
-
-def turned(tensor: Tensor) -> tuple[int, ...] | None:
-    """Where the dimensions of a parameter are in a tensor that is the parameter transposed; None if it is not."""
-    parameter = tensor._base
-    if parameter is None or not parameter.is_leaf or not parameter.is_contiguous():
-        return None
-    layout = list(zip(tensor.shape, tensor.stride(), strict=True))
-    wanted = list(zip(parameter.shape, parameter.stride(), strict=True))
-    if sorted(layout) != sorted(wanted) or len(set(layout)) < len(layout):
-        return None
-    return tuple(layout.index(one) for one in wanted)
-
-
-@dataclass(slots=True)
-class Turned:
-    """Gradients for a parameter through the same numbers in another order of dimensions."""
-
-    through: RecordGradients
-    order: tuple[int, ...]
-
-    def squared_norms(self) -> Tensor:
-        return self.through.squared_norms()
-
-    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
-        return self.through.weighted_sum(factors, several).permute(self.order)
-
-    def materialise(self, start: int, stop: int) -> Tensor:
-        return self.through.materialise(start, stop).permute(0, *(dim + 1 for dim in self.order))
-
-
-@dataclass(slots=True)
-class PulledBack:
-    """Gradients for a parameter through a tensor computed from parameters alone (a slice, a transpose, a product).
-
-    Linear in the gradients of that tensor, so records can go through autograd's graph side by side. A sum over records
-    would be rounded to the tensor's precision on the way, so each record is pulled back by itself.
+    ``transposed``: the parameter is stored as [in, out].
     """
 
-    through: RecordGradients
-    derived: Tensor
-    parameter: Tensor
-    records: int
+    x: Tensor
+    g: Tensor
+    transposed: bool = False
+    _squares: tuple[Tensor, Tensor] | None = None  # of x and g, record by record
 
     @property
     def _size(self) -> int:
-        return max(self.parameter.numel(), self.derived.numel())
+        return self.x.shape[2] * self.g.shape[2]
 
     def squared_norms(self) -> Tensor:
-        return squares_by_block(self, self.records, self._size)
+        squares, bound, roundings = self.measured()
+        if self.x.shape[1] == 1:
+            return squares
+        return raised(squares, bound, self.x.shape[1], self.x.dtype, of_products=roundings)
+
+    def measured(self) -> tuple[Tensor, Tensor, int]:
+        """Squares, the norms if nothing cancelled, and how many roundings of the products of those are in the squares.
+
+        One position: |g x^T| = |g| |x|, and the sum is formed of the same numbers.
+        """
+        records, positions, width = self.x.shape
+        if positions > 1 and is_measured_by_positions(positions, width, self.g.shape[2]):
+            return self._by_gram()
+        squares_x, squares_g = row_squares(self.x), row_squares(self.g)
+        bound = (squares_x * squares_g).sqrt_()
+        if positions == 1:
+            self._squares = squares_x, squares_g
+            return squares_x * squares_g, bound, 0
+        squares = squares_by_block(self, records, self._size)
+        return squares.masked_fill_(bound > torch.finfo(self.x.dtype).max, math.inf), bound, 0  # may have overflowed
 
     def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
-        return sum_by_block(self, factors, self._size)
+        several = several if self._in_range(factors) else 1
+        single = is_one_stretch(len(factors), several) or (several > 1 and self.x.shape[1] == 1)
+        total = outer_sum(self.x, self.g, factors, several, single=single)
+        if total is None:
+            kind = self.x.dtype if single else torch.float64
+            total = self._sum(kind, *with_a_share(factors, self.x, self.g))
+        return total.mT if self.transposed else total
+
+    def _in_range(self, factors: Tensor) -> bool:
+        """Whether factors, or factor * g of one position, can be rounded to float32 without leaving its range."""
+        if self.x.shape[1] > 1:
+            return in_float32(factors)
+        if self._squares is None:
+            return False
+        squares_x, squares_g = self._squares
+        return float(squares_x.max()) < 1e40 and float((factors.square() * squares_g).max()) < 1e60
 
     def materialise(self, start: int, stop: int) -> Tensor:
-        rows = self.through.materialise(start, stop).to(self.derived.dtype).reshape(-1, *self.derived.shape)
-        (pulled,) = torch.autograd.grad(
-            self.derived, self.parameter, rows, retain_graph=True, is_grads_batched=True, materialize_grads=True
-        )
-        return pulled if pulled.dtype in (torch.float32, torch.float64) else pulled.float()
+        x, g = self.x[start:stop], self.g[start:stop]
+        return x.mT @ g if self.transposed else g.mT @ x
+
+    def _by_gram(self) -> tuple[Tensor, Tensor, int]:
+        """|G^T X|^2 = <X X^T, G G^T>, the bound |X| |G|, and how many roundings are in a product of two positions."""
+        x, g = self.x, self.g
+        entries, found = x.shape[1] * max(x.shape[2], g.shape[2]), gram_squares(x, g)
+        if found is None:
+            roundings, of_x, of_g = FEATURES + 1, row_squares(x), row_squares(g)
+            squares = _gram(x).mul_(_gram(g)).flatten(1).sum(1)
+        else:
+            roundings, (squares, of_x, of_g) = GRAM_ROUNDINGS, found
+            lost = may_be_lost(of_x, of_g, entries)
+            if bool(lost.any()):  # then |x|^2 may be lost as well
+                of_x, of_g = torch.where(lost, row_squares(x), of_x), torch.where(lost, row_squares(g), of_g)
+        bound = (of_x * of_g).sqrt_().mul_(1 + roundings * torch.finfo(x.dtype).eps)  # they are rounded themselves
+        return by_pairs(squares, of_x, of_g, entries, x.dtype), bound, roundings
+
+    def _sum(self, kind: torch.dtype, factors: Tensor, x: Tensor, g: Tensor) -> Tensor:
+        """[out, in]: within a record in its own precision, over records in float64, or of large ones in ``kind``."""
+        if x.shape[1] == 1:
+            return (g[:, 0].double() * factors[:, None]).mT @ x[:, 0].double()
+        large = self._size >= _LARGE  # one record's gradient stays in the cache
+        total = torch.zeros(g.shape[2], x.shape[2], dtype=kind if large else torch.float64, device=x.device)
+        if large:
+            for one, other, factor in zip(g, x, factors.tolist(), strict=True):
+                total.add_(one.mT @ other, alpha=factor)
+            return total
+        for start, stop in blocks_of(len(x), 8 * self._size):
+            total += weighted_rows(g[start:stop].mT @ x[start:stop], factors[start:stop])
+        return total
+
+
+def is_measured_by_positions(positions: int, width: int, out: int) -> bool:
+    """Whether the products of all pairs of positions take less work than the gradients themselves."""
+    return positions * (width + out) < width * out
+
+
+def _gram(rows: Tensor) -> Tensor:
+    """The products of all pairs of positions, [records, positions, positions]."""
+    return products_of_positions(rows, rows)
+
+
+def products_of_positions(left: Tensor, right: Tensor) -> Tensor:
+    """[records, positions of the one, of the other] in float64: a few features at a time in float32."""
+    total = torch.zeros(*left.shape[:2], right.shape[1], dtype=torch.float64, device=left.device)
+    for one, other in zip(torch.split(left, FEATURES, dim=2), torch.split(right, FEATURES, dim=2), strict=True):
+        total += one @ other.mT
+    return total
+
+
+def outer_products(records: int, x: Tensor, g: Tensor, transposed: bool = False) -> OuterProducts:
+    """From inputs and output gradients whose rows lie record by record."""
+    g = g.reshape(records, -1, g.shape[-1])
+    return OuterProducts(x.to(g.dtype).reshape(records, -1, x.shape[-1]), g, transposed)
+
+
+def shifts(records: int, g: Tensor) -> Dense:
+    """Gradients of a bias, which is added at every position."""
+    rows = g.reshape(records, -1, g.shape[-1])
+    return Dense(rows[:, 0] if rows.shape[1] == 1 else rows.sum(1))

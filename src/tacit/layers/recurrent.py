@@ -15,10 +15,9 @@ from torch.autograd.function import _SingleLevelFunction
 from torch.nn import functional
 
 from tacit.buffers import empty
-from tacit.gradients.layers.linear import outer_products, shifts
-from tacit.gradients.layers.whole_rows import applied
-from tacit.gradients.record_gradients import RecordGradients
 from tacit.kernels import lstm_backward, lstm_forward
+from tacit.layers.record_gradients import RecordGradients, outer_products, shifts
+from tacit.layers.whole_rows import applied
 
 if TYPE_CHECKING:
     from tacit.gradients.bookkeeping import ForwardPass

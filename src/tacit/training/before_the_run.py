@@ -1,22 +1,17 @@
 """Before anything is charged: the model is tried out on records of our making, so that a refusal costs nothing."""
 
-import copy
 import functools
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.utils import prune
-from torch.nn.utils.spectral_norm import SpectralNorm
-from torch.nn.utils.weight_norm import WeightNorm
 
-from tacit.errors import LossesError, RecordMixingError, TacitError, check_count
-from tacit.gradients.clipped_sum import ClippedSum, Isolation, clipped_sum
-from tacit.gradients.computing import guard_of
-from tacit.isolation import StateGuard, as_written, count_records, fill_caches, map_tensors, take_records
-from tacit.losses import Losses, ModelLosses
+from tacit.errors import LossesError, RecordMixingError, TacitError
+from tacit.gradients import ClippedSum, Isolation, clipped_sum, guard_of
+from tacit.isolation import StateGuard, as_written, fill_caches
+from tacit.layers import refuse_layers
+from tacit.losses import Losses, ModelLosses, count_records, map_tensors, take_records
 from tacit.mechanisms import GaussianSumMechanism
 from tacit.randomness import global_chance, seed_everything
 from tacit.types import Batch
@@ -125,25 +120,6 @@ def _generated(like: Batch, seed: int = 1000) -> Batch:
     return map_tensors(fresh, like)
 
 
-def refuse_layers(model: nn.Module) -> None:
-    """Refuse, by name, layers that cannot work, with what takes their place; their calls themselves are refused anyway.
-
-    Batch normalisation that is not in evaluation mode, and weights that a hook sets anew at every call.
-    """
-    for name, module in model.named_modules():
-        if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats):
-            raise RecordMixingError(
-                f"layer {name or 'model'} is {type(module).__name__}, which mixes the records of a batch; "
-                "use tacit.replace_batch_norm(model), which gives a copy with GroupNorm"
-            )
-        for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, prune.BasePruningMethod | WeightNorm | SpectralNorm):
-                raise LossesError(
-                    f"layer {name or 'model'} has its weights set anew at every call by {type(hook).__name__}; use "
-                    "torch.nn.utils.parametrizations, or after pruning torch.nn.utils.prune.remove"
-                )
-
-
 @functools.cache
 def rounds_by_place() -> bool:
     """Whether a matrix product gives equal rows unequal results, by where they lie.
@@ -158,31 +134,3 @@ def rounds_by_place() -> bool:
             if not bool((found == found[0]).all()):
                 return True
     return False
-
-
-def replace_batch_norm(model: nn.Module, groups: int = 32) -> nn.Module:
-    """A copy of the model with every batch normalisation replaced by a fresh GroupNorm.
-
-    At most ``groups`` groups, of four channels or more where there are so many.
-
-    Example:
-        >>> replace_batch_norm(nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8)))[1].num_groups
-        2
-    """
-    check_count("groups", groups)
-    model = copy.deepcopy(model)
-    if isinstance(model, _BatchNorm):
-        return _group_norm(model, groups)
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, _BatchNorm):
-                setattr(module, name, _group_norm(child, groups))
-    return model
-
-
-def _group_norm(layer: _BatchNorm, groups: int) -> nn.GroupNorm:
-    channels = layer.num_features
-    groups = max(1, min(groups, channels // 4))
-    while channels % groups:
-        groups -= 1
-    return nn.GroupNorm(groups, channels, eps=layer.eps, affine=layer.affine)

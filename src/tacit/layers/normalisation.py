@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from tacit.errors import RecordMixingError
-from tacit.gradients.record_gradients import Dense, RecordGradients, full
 from tacit.kernels import group_norm_rows, layer_norm_rows
+from tacit.layers.record_gradients import Dense, RecordGradients, full
 
 if TYPE_CHECKING:
     from tacit.gradients.bookkeeping import ForwardPass

@@ -11,15 +11,7 @@ from torch.nn import functional
 
 from tacit.buffers import empty
 from tacit.errors import LossesError
-from tacit.gradients.layers.linear import FEATURES, OuterProducts, products_of_positions
-from tacit.gradients.record_gradients import (
-    RecordGradients,
-    is_one_stretch,
-    may_be_lost,
-    raised,
-    row_squares,
-    with_a_share,
-)
+from tacit.layers.record_gradients import RecordGradients, is_one_stretch, row_squares, with_a_share
 
 if TYPE_CHECKING:
     from tacit.gradients.bookkeeping import ForwardPass
@@ -57,41 +49,6 @@ class TokenRows:
         tokens, g = self.tokens[start:stop], self.g[start:stop]
         rows = g.new_zeros(stop - start, self.vocabulary, g.shape[-1])
         return rows.scatter_add_(1, tokens[:, :, None].expand_as(g), g)
-
-
-@dataclass(slots=True)
-class TiedRows:
-    """Gradients of a vocabulary that is both looked up and multiplied with, as the head of many language models is.
-
-    The square of a sum is |E|^2 + |H|^2 + 2 <E, H>, and with rows a_t of E at the tokens v_t and H = sum_s g_s x_s^T
-    the last is sum_st g_s[v_t] <x_s, a_t>: no gradient is formed.
-    """
-
-    rows: TokenRows
-    products: OuterProducts
-
-    def squared_norms(self) -> Tensor:
-        x, g, a = self.products.x, self.products.g, self.rows.g
-        at_tokens = g.gather(2, self.rows.tokens[:, None].expand(-1, g.shape[1], -1)).double()
-        inner = products_of_positions(x, a).mul_(at_tokens).flatten(1).sum(1)
-        (squares, bound, _), of_rows = self.products.measured(), self.rows.squared_norms()
-        of_x, of_a = row_squares(x), row_squares(a)
-        inner = torch.where(may_be_lost(of_x, of_a, x[0].numel()), (of_rows * squares).sqrt(), inner)
-        squares = of_rows + squares + 2 * inner
-        between = (row_squares(at_tokens) * of_x * of_a).sqrt_()
-        return raised(squares, (bound.square() + 2 * between).sqrt_(), x.shape[1], x.dtype, of_products=FEATURES + 1)
-
-    def weighted_sum(self, factors: Tensor, several: int = 1) -> Tensor:
-        return self.rows.weighted_sum(factors).add_(self.products.weighted_sum(factors))
-
-    def materialise(self, start: int, stop: int) -> Tensor:
-        return self.rows.materialise(start, stop) + self.products.materialise(start, stop)
-
-
-def merge_rows(parts: Sequence[TokenRows]) -> TokenRows:
-    """A vocabulary looked up several times: more positions."""
-    tokens, g = (torch.cat([getattr(part, side) for part in parts], dim=1) for side in ("tokens", "g"))
-    return TokenRows(tokens, g, parts[0].vocabulary)
 
 
 def _form(

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tacit.gradients.layers.embedding import TiedRows, TokenRows
-from tacit.gradients.layers.linear import OuterProducts
-from tacit.gradients.record_gradients import ROUNDING
+from tacit.layers.embedding import TokenRows
+from tacit.layers.record_gradients import ROUNDING, OuterProducts
+from tacit.layers.several_uses import TiedRows
 
 RECORDS, POSITIONS, WIDTH, VOCABULARY = 5, 7, 300, 23
 

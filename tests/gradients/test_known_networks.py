@@ -6,12 +6,13 @@ import torch
 from torch import nn
 
 from tacit.errors import InputError
-from tacit.gradients import clipped_sum, rounds_by_place
-from tacit.gradients.dense_model import linear_model
+from tacit.gradients import clipped_sum
+from tacit.gradients.known_networks import linear_model
 from tacit.kernels import dense
 from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, Weighed
 from tacit.losses import ModelLosses
 from tacit.mechanisms import SLACK, AdaptiveClip, ClipLayers, ClipRecords, GaussianNoise, build_mechanism
+from tacit.training.before_the_run import rounds_by_place
 
 AT_ONE = ClipRecords(1.0)
 KINDS = {
@@ -54,7 +55,7 @@ def assert_same(one, other):
 @pytest.fixture(params=["kernel", "PyTorch"])
 def how(request, monkeypatch):
     if request.param == "PyTorch":
-        monkeypatch.setattr("tacit.gradients.dense_model.dense_rows", lambda *given: None)
+        monkeypatch.setattr("tacit.gradients.dense_rows.dense_rows", lambda *given: None)
     elif dense.KERNEL.calls() is None:
         pytest.skip("there is no kernel here")
 

@@ -14,10 +14,9 @@ from torch import Tensor
 from torch.autograd.function import _SingleLevelFunction
 
 from tacit.buffers import empty
-from tacit.gradients.layers.linear import OuterProducts
-from tacit.gradients.layers.whole_rows import applied
-from tacit.gradients.record_gradients import RecordGradients
 from tacit.kernels import uneven_outer_sum
+from tacit.layers.record_gradients import OuterProducts, RecordGradients
+from tacit.layers.whole_rows import applied
 
 if TYPE_CHECKING:
     from tacit.gradients.bookkeeping import ForwardPass

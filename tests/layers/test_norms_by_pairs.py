@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from tacit.gradients.layers.convolution import Geometry, PairsOfPlaces, PatchProducts, measured_by_pairs
-from tacit.gradients.layers.embedding import TiedRows, TokenRows
-from tacit.gradients.layers.linear import OuterProducts
-from tacit.gradients.record_gradients import ROUNDING
 from tacit.kernels import library
+from tacit.layers.convolution import Geometry, PairsOfPlaces, PatchProducts, measured_by_pairs
+from tacit.layers.embedding import TokenRows
+from tacit.layers.record_gradients import ROUNDING, OuterProducts
+from tacit.layers.several_uses import TiedRows
 
 CHANNELS, SIDE = 64, 8
 SHAPE = torch.Size((64, CHANNELS, 3, 3))

@@ -15,12 +15,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from tacit.buffers import empty
-from tacit.gradients.layers.linear import OuterProducts, is_measured_by_positions
-from tacit.gradients.record_gradients import (
+from tacit.kernels import convolution_rows, convolution_squares, convolution_sum, product_roundings
+from tacit.layers.record_gradients import (
     Dense,
+    OuterProducts,
     RecordGradients,
     by_pairs,
     in_float32,
+    is_measured_by_positions,
     is_one_stretch,
     raised,
     row_squares,
@@ -28,7 +30,6 @@ from tacit.gradients.record_gradients import (
     sum_by_block,
     weighted_rows,
 )
-from tacit.kernels import convolution_rows, convolution_squares, convolution_sum, product_roundings
 
 if TYPE_CHECKING:
     from tacit.gradients.bookkeeping import ForwardPass

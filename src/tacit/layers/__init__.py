@@ -13,14 +13,15 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from tacit.gradients.layers.attention import attention, multi_head
-from tacit.gradients.layers.convolution import CONVOLUTIONS, TRANSPOSED
-from tacit.gradients.layers.embedding import embedding, embedding_bag
-from tacit.gradients.layers.experts import GROUPED, grouped_mm
-from tacit.gradients.layers.linear import addmm, linear, matmul
-from tacit.gradients.layers.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
-from tacit.gradients.layers.recurrent import CELLS, RECURRENT
-from tacit.gradients.layers.whole_rows import POOLING, cross_entropy, histc
+from tacit.layers.attention import attention, multi_head
+from tacit.layers.convolution import CONVOLUTIONS, TRANSPOSED
+from tacit.layers.embedding import embedding, embedding_bag
+from tacit.layers.experts import GROUPED, grouped_mm
+from tacit.layers.linear import addmm, linear, matmul
+from tacit.layers.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from tacit.layers.recurrent import CELLS, RECURRENT
+from tacit.layers.unsuitable import refuse_layers, replace_batch_norm
+from tacit.layers.whole_rows import POOLING, cross_entropy, histc
 
 _T = torch.Tensor
 
@@ -60,4 +61,4 @@ LAYER_RULES = (
 )
 RULE_OF_FUNCTION = {function: rule for one in LAYER_RULES for function, rule in one.functions.items()}
 
-__all__ = ["LAYER_RULES", "RULE_OF_FUNCTION", "LayerRule"]
+__all__ = ["LAYER_RULES", "RULE_OF_FUNCTION", "LayerRule", "refuse_layers", "replace_batch_norm"]

@@ -13,7 +13,7 @@ from tacit.kernels import max_pool
 if TYPE_CHECKING:
     from tacit.gradients.bookkeeping import ForwardPass
 
-_ENOUGH = 1 << 14  # entries below which PyTorch is done before the kernel is called
+POOLED_BY_KERNEL = 1 << 14  # entries at least: of fewer PyTorch is done before the kernel is called
 _pool: Any = torch.ops.aten.max_pool2d_with_indices.default
 
 
@@ -81,16 +81,10 @@ def call_faster(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     Only the numbers are computed elsewhere: below autograd, for the time of one call. The graph, what it keeps and its
     backward pass are PyTorch's own.
     """
-    if args[0].numel() < _ENOUGH:
+    if args[0].numel() < POOLED_BY_KERNEL:
         return function(*args, **kwargs)
     with _ByKernel():  # type: ignore[no-untyped-call]
         return function(*args, **kwargs)
-
-
-def max_pool_with_places(input: Tensor, *how: Any) -> tuple[Tensor, Tensor]:
-    """The maxima of pictures and where they lie, by the kernel where it is faster."""
-    found = max_pool(input, *how) if input.numel() >= _ENOUGH else None
-    return _pool(input, *how) if found is None else found
 
 
 class _ByKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
