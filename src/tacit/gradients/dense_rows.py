@@ -4,10 +4,11 @@ Norms |g| |a| and shares factor * g a^T are formed in float64 of the same float3
 filled up to a number with which no operation treats the last of them in another way (isolation/rows.py).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,8 +38,7 @@ def small_rows(
     found = dense_rows(shape, given.layers, given.inputs, targets, mechanism.plain_clip)
     if found is not None or not len(targets) or not targets.is_cpu:
         return found
-    network = given.layers, model.activations, columns, model.by_outputs, given.inputs, targets
-    return PlainRows(*network, multiple=model.multiple(given), faults=model.faults(given))
+    return PlainRows(model, given, columns)
 
 
 @lru_cache(maxsize=64)
@@ -62,35 +62,21 @@ class PlainRows:
     """The records of a batch in such a network: ``squares`` [records, parameters] in float64, then their sum.
 
     Args:
-        layers: weight and bias of each, and ``activations``: what follows it.
         columns: for the weight and the bias of each layer, its place among the trained parameters, or -1.
-        by_outputs: the derivative of each loss by the outputs, given outputs, inputs and targets.
-        multiple: of rows.
-        faults: how many records have a class that is none.
     """
 
     sums = None
 
-    def __init__(
-        self,
-        layers: Sequence[tuple[Tensor, Tensor | None]],
-        activations: Sequence[int],
-        columns: Sequence[int],
-        by_outputs: Callable[[Tensor, Tensor, Tensor], Tensor],
-        x: Tensor,
-        targets: Tensor,
-        *,
-        multiple: int,
-        faults: int,
-    ) -> None:
-        self.columns, self.faults, records = columns, faults, len(x)
+    def __init__(self, model: KnownNetwork, given: Arguments, columns: Sequence[int]) -> None:
+        self.columns, self.faults, records = columns, model.faults(given), len(given.inputs)
+        whole = np.arange(records + -records % model.multiple(given))
+        filled = given.take(np.minimum(whole, records - 1))  # the last row once more
         with torch.no_grad():
-            inputs = values(layers, activations, _filled(x, multiple))
-            outputs, filled = inputs.pop(), _filled(targets, multiple)
-            gradients = derivatives(layers, activations, inputs, by_outputs(outputs, inputs[0], filled))
+            *inputs, outputs = values(given.layers, model.activations, filled.inputs)
+            gradients = derivatives(given.layers, model.activations, inputs, model.by_outputs(outputs, filled))
             small = sum([one.numel() for one in inputs]) <= _KEPT
             of_layers = [*zip(inputs, gradients, strict=True)]
-            if filled.shape[0] > records:
+            if filled is not given:
                 of_layers = [(a[:records], g[:records]) for a, g in of_layers]
             self.layers = [(a.double(), g.double()) for a, g in of_layers] if small else of_layers
             self.squares = self._squares()
@@ -113,12 +99,6 @@ class PlainRows:
             if bias >= 0:
                 found[bias] = with_it if alike and weight >= 0 else _totals(factors[:, bias], g, g[:, :0])[1]
         return [found[column] for column in range(len(found))]
-
-
-def _filled(rows: Tensor, multiple: int) -> Tensor:
-    """With the last row repeated."""
-    missing = -len(rows) % multiple
-    return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])]) if missing else rows
 
 
 def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

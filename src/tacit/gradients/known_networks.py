@@ -11,6 +11,7 @@ operations of PyTorch that its graph would call; none of them joins rows.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -198,17 +199,17 @@ def derivatives(layers: Sequence[Any], activations: Sequence[int], inputs: list[
     return found[::-1]
 
 
-def by_outputs(likelihood: "Bernoulli | Categorical | Gaussian | Counts", outputs: Tensor, targets: Tensor) -> Tensor:
+def by_outputs(likelihood: "Bernoulli | Categorical | Gaussian | Counts", outputs: Tensor, of: "Arguments") -> Tensor:
     """The derivative of each loss by the outputs; where the target is no class it is zero."""
     if isinstance(likelihood, Categorical):  # probabilities, less 1 for the target
-        classes, found = targets.long(), outputs.softmax(1)
+        classes, found = of.targets.long(), outputs.softmax(1)
         less = torch.full_like(found[:, :1], -1.0)
-        if _are_all_classes(classes, outputs.shape[1]):
+        if of.are_classes:
             return found.scatter_add_(1, classes[:, None], less)
         known = (classes >= 0) & (classes < outputs.shape[1])
         found.scatter_add_(1, (classes * known)[:, None], less)
         return torch.where(known[:, None], found, 0.0)
-    numbers = targets.to(outputs.dtype)[:, None]
+    numbers = of.targets.to(outputs.dtype)[:, None]
     match likelihood:
         case Bernoulli():
             return outputs.sigmoid().sub_(numbers)
@@ -216,14 +217,6 @@ def by_outputs(likelihood: "Bernoulli | Categorical | Gaussian | Counts", output
             return (outputs - numbers).div_(likelihood.stddev**2)
         case Counts():
             return likelihood.rate(outputs) / likelihood.half - (1 + numbers)
-
-
-def _are_all_classes(targets: Tensor, classes: int) -> bool:
-    """Whether every target is one of so many classes."""
-    if not targets.numel():
-        return True
-    least, most = torch.aminmax(targets)
-    return least.item() >= 0 and most.item() < classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +265,10 @@ class KnownNetwork:
         fits = inputs.shape[0] == targets.shape[0] and (inputs.dim() == 2 or self.front)
         return Arguments(params, layers, inputs, targets) if fits else None
 
-    def by_outputs(self, outputs: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+    def by_outputs(self, outputs: Tensor, given: "Arguments") -> Tensor:
         """The derivative of each loss by the outputs."""
-        found = by_outputs(self.likelihood, outputs, targets)
-        return found * Weighed(self.likelihood).weights(inputs)[:, None] if self.weighed else found
+        found = by_outputs(self.likelihood, outputs, given)
+        return found * Weighed(self.likelihood).weights(given.inputs)[:, None] if self.weighed else found
 
     def multiple(self, given: "Arguments") -> int:
         """Of rows: with it no operation of PyTorch treats the last of them in another way (isolation/rows.py).
@@ -289,11 +282,9 @@ class KnownNetwork:
 
     def faults(self, given: "Arguments") -> int:
         """How many records have a target that is no class, and add nothing."""
-        if not isinstance(self.likelihood, Categorical):
+        if not isinstance(self.likelihood, Categorical) or given.are_classes:
             return 0
         targets, classes = given.targets, len(given.layers[-1][0])
-        if _are_all_classes(targets, classes):
-            return 0
         known = ((targets >= 0) & (targets < classes)) | (targets == _IGNORED)
         return len(targets) - int(known.sum())
 
@@ -302,7 +293,7 @@ class KnownNetwork:
         with torch.no_grad():
             a, kept = through_all(self.front, given.params, given.inputs)
             *inputs, outputs = values(given.layers, self.activations, a.flatten(1) if self.front else a)
-            g = self.by_outputs(outputs, inputs[0], given.targets)
+            g = self.by_outputs(outputs, given)
             if records < len(outputs):
                 g *= records / len(outputs)
             by_layer = derivatives(given.layers, self.activations, inputs, g)
@@ -318,7 +309,7 @@ class KnownNetwork:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Arguments:
     """All parameters, weight and bias of each layer, inputs [records, ...] and targets [records]."""
 
@@ -333,6 +324,14 @@ class Arguments:
             return self
         index = torch.from_numpy(rows)
         return replace(self, inputs=self.inputs[index], targets=self.targets[index])
+
+    @cached_property
+    def are_classes(self) -> bool:
+        """Whether every target is one of as many classes as there are outputs."""
+        if not self.targets.numel():
+            return True
+        least, most = torch.aminmax(self.targets)
+        return least.item() >= 0 and most.item() < len(self.layers[-1][0])
 
 
 def linear_model(losses: Losses, params: Mapping[str, Tensor]) -> KnownNetwork | None:
