@@ -4,9 +4,9 @@ A message is one line: what was asked, what was found, what to do.
 """
 
 import math
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
 
@@ -55,14 +55,18 @@ class RecordMixingError(LossesError):
 
 
 def former_names(module: str, now: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module whose names have changed: the old ones work until 0.3, and say the new one."""
+    """The ``__getattr__`` of a module whose names have changed: the old ones work until 0.3, and say the new one.
+
+    A new name with dots is one that has moved to another module.
+    """
 
     def find(name: str) -> Any:
         if name not in now:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         message = f"{module}.{name} is now {now[name]}; the old name goes with 0.3"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return getattr(sys.modules[module], now[name])
+        home, _, last = now[name].rpartition(".")
+        return getattr(import_module(home or module), last)
 
     return find
 
