@@ -7,7 +7,5 @@ from tacit.gradients.distances import gradient_distances
 
 __all__ = ["ClippedSum", "Isolation", "Strategy", "clipped_sum", "gradient_distances", "guard_of"]
 
-_TO_LAYERS = ("replace_batch_norm", "refuse_layers")
-__getattr__ = former_names(
-    __name__, {"layers": "tacit.layers", **{name: f"tacit.layers.{name}" for name in _TO_LAYERS}}
-)
+_MOVED = ("replace_batch_norm", "refuse_layers")
+__getattr__ = former_names(__name__, {"layers": "tacit.layers"} | {name: f"tacit.layers.{name}" for name in _MOVED})
