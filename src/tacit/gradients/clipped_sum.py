@@ -313,7 +313,7 @@ class _Summing:
         with torch.no_grad(), full_precision(self.device):
             nothing = torch.zeros(held, dtype=torch.float64, device=self.device)
             columns = [gradients[n].squared_norms() if n in gradients else nothing for n in self.mechanism.shapes]
-            squares = torch.stack(columns, dim=1)
+            squares = torch.stack(columns).mT
             factors = self.mechanism.factors(squares)
             if held > len(units):
                 factors = factors.clone()

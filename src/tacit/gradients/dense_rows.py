@@ -87,7 +87,7 @@ class PlainRows:
             of_g = _square_sums(g)
             found |= {bias: of_g} | ({weight: of_g * _square_sums(a)} if weight >= 0 else {})
         found.pop(-1, None)
-        return torch.stack([found[column] for column in range(len(found))], dim=1)
+        return torch.stack([found[column] for column in range(len(found))]).mT
 
     def weighted_sum(self, factors: Tensor) -> list[Tensor]:
         """Sums of factor * gradient over records in float64, in the order of the columns; factor 0 is left out."""
