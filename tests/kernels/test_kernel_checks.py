@@ -50,8 +50,10 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         noise.KERNEL, "noise.c", "stddev * draws[i]", "(sizeof(TO) == 8 ? 1.0 : 1.000001) * stddev * draws[i]"),
     "no formula beyond 6.6": (noise.KERNEL, "noise.c", "(outer[j] & MANTISSA) < FAR", "0"),
     "the last draws of a block have no tail": (
-        noise.KERNEL, "noise.c", "return tail_words_from(words, count / LANES * LANES, count, outer, place, found);",
+        noise.KERNEL, "noise.c", "return tail_words_from(words, count / LANES * LANES, count, outer, found);",
         "return found;"),
+    "draws of the tail go to the place beside theirs": (
+        noise.KERNEL, "noise.c", "(word) >> 52 & (BLOCK - 1)", "((word) >> 52 & (BLOCK - 1)) ^ 1"),
     "products of positions without a tail": (
         sums.GRAM, "gram.c", "k < rest ? row", "k < rest - 1 ? row"),
     "products of positions read beyond a run's tail": (sums.GRAM, "gram.c", "k < rest ? row", "k < 4 ? row"),
