@@ -2,10 +2,10 @@
    (x_t . x_s) (g_t . g_s). The products of all pairs are symmetric, so those of four positions with four others are
    formed once.
 
-   At most RUN features of at most BLOCK positions are laid out anew, by fours of both: a vector then holds four features
-   of several positions, and a product has four sums in single precision, each over every fourth feature of the run.
-   These are added two by two, and the runs in double: it errs by at most RUN / 4 + 2 + 1 = 35 roundings of |x_t| |x_s|.
-   Products of a position with itself add up to |x|^2 and |g|^2, which come with them. */
+   At most RUN features of at most BLOCK positions are laid out anew, by fours of both: a vector then holds four
+   features of several positions, and a product has four sums in single precision, each over every fourth feature of
+   the run. They are added two by two, and the runs in double: it errs by at most RUN / 4 + 2 + 1 = 35 roundings of
+   |x_t| |x_s|. Products of a position with itself add up to |x|^2 and |g|^2, which come with them. */
 
 #include <stdint.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 #define WIDEST 1
 #endif
 #define RUN 128
-#define FOURS 16 /* of positions in a block: its run stays in the first-level cache */
+#define FOURS 16 /* of positions in a block: so much of a run stays in the first-level cache */
 #define BLOCK (4 * FOURS)
 #define ACROSS (16 / LANES) /* vectors in four features of four positions */
 #define INLINE static inline __attribute__((always_inline))

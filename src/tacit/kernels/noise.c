@@ -70,7 +70,8 @@ INLINE void do_round(const Stream *s, int round, __m512i *state) {
 
 INLINE void end_group(const Stream *s, const __m512i *state, uint64_t *words) {
     const __m512i key = _mm512_broadcast_i32x4(s->round[ROUNDS]);
-    UNROLLED for (int i = 0; i < STATES; i++) _mm512_storeu_si512(words + 8 * i, _mm512_aesenclast_epi128(state[i], key));
+    UNROLLED for (int i = 0; i < STATES; i++)
+        _mm512_storeu_si512(words + 8 * i, _mm512_aesenclast_epi128(state[i], key));
 }
 
 static void key_stream(const Stream *s, uint64_t first, uint64_t *words, long blocks) {
@@ -192,8 +193,8 @@ INLINE double with_sign(double size, uint64_t word) {
     return as_double(as_bits(size) | (~word & 0x8000000000000000ULL));
 }
 
-/* Collect the words whose draws lie in the tail, with their places in the bits that no draw needs; there is room for
-   LANES more. Returns how many. */
+/* Collect the words whose draws lie in the tail, with their places in the 11 bits that no draw needs, and room for LANES
+   more. Returns how many. */
 #ifdef __AVX512F__
 #define LANES 8
 #else
@@ -256,8 +257,8 @@ static long tail_words(const uint64_t *words, long count, uint64_t *outer) {
 }
 #endif
 
-/* The divider takes a square root of eight numbers longer than anything else in the tail. From one of 14 bits two steps
-   of Goldschmidt's make an ulp or so, and its exact residue the nearest double: the bits are those of an instruction. */
+/* Square roots by the instruction would keep the divider busy for longer than all else in the tail. From 14 bits two
+   steps of Goldschmidt's make an ulp or so, and the exact residue of that the nearest double: the same bits. */
 #ifdef __AVX512F__
 static void square_roots(double *x, long count) {
     const __m512d half = _mm512_set1_pd(0.5);
@@ -277,7 +278,7 @@ static void square_roots(double *x, long count) {
 }
 #endif
 
-/* At most BLOCK draws, of which the first `done` are made as if they lay in the centre. */
+/* At most BLOCK draws; the first `done` are made already, as if they lay in the centre. */
 static void normals(const uint64_t *restrict words, double *restrict draws, long done, long count) {
     uint64_t outer[BLOCK + LANES];
     double size[BLOCK] __attribute__((aligned(64))), draw[BLOCK];
@@ -299,10 +300,9 @@ static void normals(const uint64_t *restrict words, double *restrict draws, long
 typedef double Doubles __attribute__((vector_size(64)));
 typedef uint64_t Words __attribute__((vector_size(64)));
 
-/* A group's draws, as if they lay in the centre, and the words of the group after it: an instruction of the one is done
-   while those of the other wait for the divider or for the unit that encrypts. */
-static __attribute__((noinline)) void draw_and_stream(const Stream *s, const Words *words, Doubles *draws, uint64_t first,
-                                                      Words *next) {
+/* A group's draws, as if they lay in the centre, and the words of the group after it: the one keeps the divider busy,
+   the other the unit that encrypts. */
+static void draw_and_stream(const Stream *s, const Words *words, Doubles *draws, uint64_t first, Words *next) {
     __m512i state[STATES];
     begin_group(s, first, state);
     UNROLLED for (int v = 0; v < STATES; v++) {
@@ -335,7 +335,8 @@ static void draw(const Stream *s, uint64_t first, uint64_t *words, double *draws
 /* ---- what is called from Python ---- */
 
 void tacit_normals(const uint64_t *words, double *draws, long count) {
-    for (long at = 0; at < count; at += BLOCK) normals(words + at, draws + at, 0, count - at < BLOCK ? count - at : BLOCK);
+    for (long at = 0; at < count; at += BLOCK)
+        normals(words + at, draws + at, 0, count - at < BLOCK ? count - at : BLOCK);
 }
 
 typedef struct {
