@@ -50,15 +50,26 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         calls.NOISE, "noise.c", "stddev * draws[i]", "(sizeof(TO) == 8 ? 1.0 : 1.000001) * stddev * draws[i]"),
     "no formula beyond 6.6": (calls.NOISE, "noise.c", "(outer[j] & MANTISSA) < FAR", "0"),
     "the last draws of a block have no tail": (
-        calls.NOISE, "noise.c", "return tail_words_from(words, count / LANES * LANES, count, outer, place, found);",
+        calls.NOISE, "noise.c", "return tail_words_from(words, count / LANES * LANES, count, outer, found);",
         "return found;"),
+    "draws of the tail go to the place beside theirs": (
+        calls.NOISE, "noise.c", "(word) >> 52 & (BLOCK - 1)", "((word) >> 52 & (BLOCK - 1)) ^ 1"),
     "products of positions without a tail": (
-        calls.GRAM, "gram.c", "rest < width; rest++", "rest < width - 1; rest++"),
-    "the last pair of positions is left out": (calls.GRAM, "gram.c", "s + j <= t + i; j++)", "s + j < t + i; j++)"),
-    "half of the lanes of a product are left out": (
-        calls.GRAM, "gram.c", "folded(sums[0], sums[1], 1)", "folded(sums[0], 0.0f * sums[1], 1)"),
+        calls.GRAM, "gram.c", "k < rest ? row", "k < rest - 1 ? row"),
+    "products of positions read beyond a run's tail": (calls.GRAM, "gram.c", "k < rest ? row", "k < 4 ? row"),
+    "products of positions of the last run only": (calls.GRAM, "gram.c", "(from ? all[k] : 0.0)", "0.0"),
+    "positions beyond the last are the last once more": (
+        calls.GRAM, "gram.c", "p + i < positions ? rows + (p + i) * width + from",
+        "1 ? rows + least(p + i, positions - 1) * width + from"),
+    "the last pair of positions is left out": (
+        calls.GRAM, "gram.c", "k < 16; k++) lanes[k] += of_x[before]", "k < 15; k++) lanes[k] += of_x[before]"),
+    "a pair of positions counts once": (calls.GRAM, "gram.c", "2.0 * of_x[j][k]", "of_x[j][k]"),
+    "a block of positions has no pairs with one before it": (
+        calls.GRAM, "gram.c", "for (long s = 0; s <= t;", "for (long s = t; s <= t;"),
+    "half of the sums of a product are left out": (
+        calls.GRAM, "gram.c", "a, b, EVEN) + __builtin", "a, b, EVEN) + 0.0f * __builtin"),
     "products of positions leave out a position of x": (
-        calls.GRAM, "gram.c", "total.of_x += of_x[at]", "total.of_x += t + i ? of_x[at] : 0.0"),
+        calls.GRAM, "gram.c", "total->of_x += of_x[before][k]", "total->of_x += k ? of_x[before][k] : 0.0"),
     "group norm's scale 1e-3 off": (
         group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
     "layer norm's scale without the last positions": (

@@ -146,9 +146,9 @@ def _reference(x: Tensor, g: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def gram_agrees(gram: Call) -> bool:
-    """On tiles that are full and not, on lanes, runs and their tails."""
+    """On tiles and blocks that are full and not, on runs and the tails of all."""
     for index, (records, positions, width, out) in enumerate(
-        [(3, 1, 1, 1), (2, 4, 16, 9), (3, 7, 521, 31), (5, 6, 8, 40), (2, 13, 32, 50)]
+        [(3, 1, 1, 1), (2, 4, 16, 9), (3, 7, 521, 31), (5, 6, 8, 40), (2, 13, 32, 50), (2, 70, 6, 130)]
     ):
         x, g = numbers(records, positions, width, seed=index), numbers(records, positions, out, seed=index + 9)
         of_x, of_g = (part.double().flatten(1).square().sum(1) for part in (x, g))

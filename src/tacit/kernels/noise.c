@@ -49,23 +49,37 @@ static void close_stream(Stream *s) {
 #define GROUP 32
 
 #if defined(__VAES__) && defined(__AVX512F__) && defined(__AVX512BW__)
-static void key_stream(const Stream *s, uint64_t first, uint64_t *words, long blocks) {
+#define STATES (GROUP / 4)
+#define UNROLLED _Pragma("GCC unroll 16")
+
+INLINE void begin_group(const Stream *s, uint64_t first, __m512i *state) {
     const __m512i swap = _mm512_broadcast_i32x4(_mm_set_epi8(8, 9, 10, 11, 12, 13, 14, 15, 7, 6, 5, 4, 3, 2, 1, 0));
-    const long long low = (long long)s->stretch;
+    const __m512i key = _mm512_broadcast_i32x4(s->round[0]);
+    const long long low = (long long)s->stretch, n = (long long)first;
+    __m512i counter = _mm512_set_epi64(n + 3, low, n + 2, low, n + 1, low, n, low);
+    UNROLLED for (int i = 0; i < STATES; i++) {
+        state[i] = _mm512_xor_si512(_mm512_shuffle_epi8(counter, swap), key);
+        counter = _mm512_add_epi64(counter, _mm512_set_epi64(4, 0, 4, 0, 4, 0, 4, 0));
+    }
+}
+
+INLINE void do_round(const Stream *s, int round, __m512i *state) {
+    const __m512i key = _mm512_broadcast_i32x4(s->round[round]);
+    UNROLLED for (int i = 0; i < STATES; i++) state[i] = _mm512_aesenc_epi128(state[i], key);
+}
+
+INLINE void end_group(const Stream *s, const __m512i *state, uint64_t *words) {
+    const __m512i key = _mm512_broadcast_i32x4(s->round[ROUNDS]);
+    UNROLLED for (int i = 0; i < STATES; i++)
+        _mm512_storeu_si512(words + 8 * i, _mm512_aesenclast_epi128(state[i], key));
+}
+
+static void key_stream(const Stream *s, uint64_t first, uint64_t *words, long blocks) {
     for (long at = 0; at < blocks; at += GROUP) {
-        __m512i state[GROUP / 4], key = _mm512_broadcast_i32x4(s->round[0]);
-        for (int i = 0; i < GROUP / 4; i++) {
-            long long n = (long long)first + at + 4 * i;
-            __m512i counter = _mm512_set_epi64(n + 3, low, n + 2, low, n + 1, low, n, low);
-            state[i] = _mm512_xor_si512(_mm512_shuffle_epi8(counter, swap), key);
-        }
-        for (int r = 1; r < ROUNDS; r++) {
-            key = _mm512_broadcast_i32x4(s->round[r]);
-            for (int i = 0; i < GROUP / 4; i++) state[i] = _mm512_aesenc_epi128(state[i], key);
-        }
-        key = _mm512_broadcast_i32x4(s->round[ROUNDS]);
-        for (int i = 0; i < GROUP / 4; i++)
-            _mm512_storeu_si512(words + 2 * (at + 4 * i), _mm512_aesenclast_epi128(state[i], key));
+        __m512i state[STATES];
+        begin_group(s, first + (uint64_t)at, state);
+        UNROLLED for (int r = 1; r < ROUNDS; r++) do_round(s, r, state);
+        end_group(s, state, words + 2 * at);
     }
 }
 #elif defined(__VAES__) && defined(__AVX2__)
@@ -130,14 +144,18 @@ INLINE double half_uniform(uint64_t word) {
     return (as_double((word & MANTISSA) | 0x4330000000000000ULL) - 0x1p52) * 0x1p-53;
 }
 
+/* The inverse normal of 1/2 - q, and r = 0.180625 - q^2; of numbers or of vectors of them */
+#define CENTRAL(q, r)                                                                                          \
+    ((q) * RATIO((r), 3.3871328727963666080e0, 1.3314166789178437745e+2, 1.9715909503065514427e+3,             \
+                 1.3731693765509461125e+4, 4.5921953931549871457e+4, 6.7265770927008700853e+4,                 \
+                 3.3430575583588128105e+4, 2.5090809287301226727e+3, 4.2313330701600911252e+1,                 \
+                 6.8718700749205790830e+2, 5.3941960214247511077e+3, 2.1213794301586595867e+4,                 \
+                 3.9307895800092710610e+4, 2.8729085735721942674e+4, 5.2264952788528545610e+3))
+
 /* 1/2 - p is exact too, so that nothing is lost near zero */
-INLINE double central(double q) {
-    double r = 0.180625 - q * q;
-    return q * RATIO(r, 3.3871328727963666080e0, 1.3314166789178437745e+2, 1.9715909503065514427e+3,
-                     1.3731693765509461125e+4, 4.5921953931549871457e+4, 6.7265770927008700853e+4,
-                     3.3430575583588128105e+4, 2.5090809287301226727e+3, 4.2313330701600911252e+1,
-                     6.8718700749205790830e+2, 5.3941960214247511077e+3, 2.1213794301586595867e+4,
-                     3.9307895800092710610e+4, 2.8729085735721942674e+4, 5.2264952788528545610e+3);
+INLINE double central(double p) {
+    const double q = 0.5 - 0x1p-54 - p, r = 0.180625 - q * q;
+    return CENTRAL(q, r);
 }
 
 /* log(p) for 0 < p < 0.7 as e log 2 + 2 atanh((m - 1) / (m + 1)), m in [0.71, 1.41]: within an ulp or so */
@@ -151,8 +169,9 @@ INLINE double logarithm(double p) {
     return e * 0.693147180369123816490 + (e * 1.90821492927058770002e-10 + (2.0 * s + s * tail));
 }
 
-INLINE double tail(double p) {
-    double r = sqrt(-logarithm(p)) - 1.6;
+/* The inverse normals of p from the square roots of -log p */
+INLINE double tail(double root) {
+    const double r = root - 1.6;
     return RATIO(r, 1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
                  3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
                  2.27238449892691845833e-2, 7.74545014278341407640e-4, 2.05319162663775882187e0,
@@ -160,8 +179,8 @@ INLINE double tail(double p) {
                  1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9);
 }
 
-INLINE double far_tail(double p) { /* beyond 6.6 standard deviations */
-    double r = sqrt(-logarithm(p)) - 5.0;
+INLINE double far_tail(double root) { /* beyond 6.6 standard deviations */
+    const double r = root - 5.0;
     return RATIO(r, 6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0,
                  2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
                  2.71155556874348757815e-5, 2.01033439929228813265e-7, 5.99832206555887937690e-1,
@@ -174,35 +193,38 @@ INLINE double with_sign(double size, uint64_t word) {
     return as_double(as_bits(size) | (~word & 0x8000000000000000ULL));
 }
 
-/* Collect the words whose draws lie in the tail, and their places; both have room for LANES more. Returns how many. */
+/* Collect the words whose draws lie in the tail, with their places in the 11 bits that no draw needs, and room for LANES
+   more. Returns how many. */
 #ifdef __AVX512F__
 #define LANES 8
 #else
 #define LANES 4
 #endif
+#define USED (MANTISSA | 0x8000000000000000ULL)
+#define PLACE(word) ((word) >> 52 & (BLOCK - 1))
 
-INLINE long tail_words_from(const uint64_t *words, long first, long count, uint64_t *outer, int64_t *place, long found) {
+INLINE long tail_words_from(const uint64_t *words, long first, long count, uint64_t *outer, long found) {
     for (long i = first; i < count; i++) {
-        place[found] = i, outer[found] = words[i];
+        outer[found] = (words[i] & USED) | (uint64_t)i << 52;
         found += (words[i] & MANTISSA) < OUTER;
     }
     return found;
 }
 
 #ifdef __AVX512F__
-static long tail_words(const uint64_t *words, long count, uint64_t *outer, int64_t *place) {
+static long tail_words(const uint64_t *words, long count, uint64_t *outer) {
     const __m512i mantissa = _mm512_set1_epi64((long long)MANTISSA), border = _mm512_set1_epi64((long long)OUTER);
-    const __m512i next = _mm512_set1_epi64(LANES);
-    __m512i here = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i used = _mm512_set1_epi64((long long)USED), next = _mm512_set1_epi64((long long)LANES << 52);
+    __m512i here = _mm512_slli_epi64(_mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0), 52);
     long found = 0;
     for (long i = 0; i + LANES <= count; i += LANES, here = _mm512_add_epi64(here, next)) {
         __m512i some = _mm512_loadu_si512(words + i);
         __mmask8 lanes = _mm512_cmplt_epu64_mask(_mm512_and_si512(some, mantissa), border);
+        some = _mm512_or_si512(_mm512_and_si512(some, used), here);
         _mm512_storeu_si512(outer + found, _mm512_maskz_compress_epi64(lanes, some)); /* compressing stores are slow */
-        _mm512_storeu_si512(place + found, _mm512_maskz_compress_epi64(lanes, here));
         found += __builtin_popcount(lanes);
     }
-    return tail_words_from(words, count / LANES * LANES, count, outer, place, found);
+    return tail_words_from(words, count / LANES * LANES, count, outer, found);
 }
 #elif defined(__AVX2__)
 /* for each set of four lanes, those in front, as pairs of half words */
@@ -213,47 +235,108 @@ static const int32_t FRONT[16][8] = {
     MOVE(2, 3, 0, 1), MOVE(0, 2, 3, 1), MOVE(1, 2, 3, 0), MOVE(0, 1, 2, 3),
 };
 
-static long tail_words(const uint64_t *words, long count, uint64_t *outer, int64_t *place) {
+static long tail_words(const uint64_t *words, long count, uint64_t *outer) {
     const __m256i mantissa = _mm256_set1_epi64x((long long)MANTISSA), border = _mm256_set1_epi64x((long long)OUTER);
-    const __m256i next = _mm256_set1_epi64x(LANES);
-    __m256i here = _mm256_set_epi64x(3, 2, 1, 0);
+    const __m256i used = _mm256_set1_epi64x((long long)USED), next = _mm256_set1_epi64x((long long)LANES << 52);
+    __m256i here = _mm256_slli_epi64(_mm256_set_epi64x(3, 2, 1, 0), 52);
     long found = 0;
     for (long i = 0; i + LANES <= count; i += LANES, here = _mm256_add_epi64(here, next)) {
         __m256i some = _mm256_loadu_si256((const __m256i *)(words + i));
         __m256i below = _mm256_cmpgt_epi64(border, _mm256_and_si256(some, mantissa));
         unsigned lanes = (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(below));
-        __m256i order = _mm256_loadu_si256((const __m256i *)FRONT[lanes]);
-        _mm256_storeu_si256((__m256i *)(outer + found), _mm256_permutevar8x32_epi32(some, order));
-        _mm256_storeu_si256((__m256i *)(place + found), _mm256_permutevar8x32_epi32(here, order));
+        some = _mm256_or_si256(_mm256_and_si256(some, used), here);
+        some = _mm256_permutevar8x32_epi32(some, _mm256_loadu_si256((const __m256i *)FRONT[lanes]));
+        _mm256_storeu_si256((__m256i *)(outer + found), some);
         found += __builtin_popcount(lanes);
     }
-    return tail_words_from(words, count / LANES * LANES, count, outer, place, found);
+    return tail_words_from(words, count / LANES * LANES, count, outer, found);
 }
 #else
-static long tail_words(const uint64_t *words, long count, uint64_t *outer, int64_t *place) {
-    return tail_words_from(words, 0, count, outer, place, 0);
+static long tail_words(const uint64_t *words, long count, uint64_t *outer) {
+    return tail_words_from(words, 0, count, outer, 0);
 }
 #endif
 
-/* At most BLOCK draws. */
-static void normals(const uint64_t *restrict words, double *restrict draws, long count) {
+/* Square roots by the instruction would keep the divider busy for longer than all else in the tail. From 14 bits two
+   steps of Goldschmidt's make an ulp or so, and the exact residue of that the nearest double: the same bits. */
+#ifdef __AVX512F__
+static void square_roots(double *x, long count) {
+    const __m512d half = _mm512_set1_pd(0.5);
+    for (long i = 0; i < count; i += LANES) {
+        const __m512d of = _mm512_load_pd(x + i), inverse = _mm512_rsqrt14_pd(of);
+        __m512d root = _mm512_mul_pd(of, inverse), halved = _mm512_mul_pd(half, inverse);
+        for (int step = 0; step < 2; step++) {
+            const __m512d off = _mm512_fnmadd_pd(root, halved, half);
+            root = _mm512_fmadd_pd(root, off, root), halved = _mm512_fmadd_pd(halved, off, halved);
+        }
+        _mm512_store_pd(x + i, _mm512_fmadd_pd(_mm512_fnmadd_pd(root, root, of), halved, root));
+    }
+}
+#else
+static void square_roots(double *x, long count) {
+    for (long i = 0; i < count; i++) x[i] = sqrt(x[i]);
+}
+#endif
+
+/* At most BLOCK draws; the first `done` are made already, as if they lay in the centre. */
+static void normals(const uint64_t *restrict words, double *restrict draws, long done, long count) {
     uint64_t outer[BLOCK + LANES];
-    int64_t place[BLOCK + LANES];
-    double size[BLOCK];
-    for (long i = 0; i < count; i++) draws[i] = with_sign(central(0.5 - 0x1p-54 - half_uniform(words[i])), words[i]);
-    long found = tail_words(words, count, outer, place);
-    for (long j = 0; j < found; j++) size[j] = with_sign(tail(half_uniform(outer[j]) + 0x1p-54), outer[j]);
-    for (long j = 0; j < found; j++) draws[place[j]] = size[j];
+    double size[BLOCK] __attribute__((aligned(64))), draw[BLOCK];
+    for (long i = done; i < count; i++) draws[i] = with_sign(central(half_uniform(words[i])), words[i]);
+    const long found = tail_words(words, count, outer);
+    for (long j = 0; j < found; j++) size[j] = -logarithm(half_uniform(outer[j]) + 0x1p-54);
+    square_roots(size, found);
+    for (long j = 0; j < found; j++) draw[j] = with_sign(tail(size[j]), outer[j]);
+    for (long j = 0; j < found; j++) draws[PLACE(outer[j])] = draw[j];
     long far = 0;
     for (long j = 0; j < found; j++) far += (outer[j] & MANTISSA) < FAR;
     for (long j = 0; far > 0 && j < found; j++) /* one draw of 36 thousand million */
-        if ((outer[j] & MANTISSA) < FAR) draws[place[j]] = with_sign(far_tail(half_uniform(outer[j]) + 0x1p-54), outer[j]);
+        if ((outer[j] & MANTISSA) < FAR) draws[PLACE(outer[j])] = with_sign(far_tail(size[j]), outer[j]);
 }
+
+/* ---- draws from a key stream ---- */
+
+#if defined(__VAES__) && defined(__AVX512F__) && defined(__AVX512BW__)
+typedef double Doubles __attribute__((vector_size(64)));
+typedef uint64_t Words __attribute__((vector_size(64)));
+
+/* A group's draws, as if they lay in the centre, and the words of the group after it: the one keeps the divider busy,
+   the other the unit that encrypts. */
+static void draw_and_stream(const Stream *s, const Words *words, Doubles *draws, uint64_t first, Words *next) {
+    __m512i state[STATES];
+    begin_group(s, first, state);
+    UNROLLED for (int v = 0; v < STATES; v++) {
+        const Doubles p = ((Doubles)((words[v] & MANTISSA) | 0x4330000000000000ULL) - 0x1p52) * 0x1p-53;
+        const Doubles q = 0.5 - 0x1p-54 - p, r = 0.180625 - q * q;
+        draws[v] = (Doubles)((Words)CENTRAL(q, r) | (~words[v] & 0x8000000000000000ULL));
+        for (int round = 2 * v + 1; round < 2 * v + 3 && round < ROUNDS; round++) do_round(s, round, state);
+    }
+    end_group(s, state, (uint64_t *)next);
+}
+
+static void draw(const Stream *s, uint64_t first, uint64_t *words, double *draws, long count) {
+    const long blocks = (count + 1) / 2;
+    long at = GROUP; /* blocks whose words are there */
+    key_stream(s, first, words, GROUP);
+    for (; at < blocks; at += GROUP) {
+        uint64_t *here = words + 2 * (at - GROUP);
+        double *to = draws + 2 * (at - GROUP);
+        draw_and_stream(s, (const Words *)here, (Doubles *)to, first + (uint64_t)at, (Words *)(here + 2 * GROUP));
+    }
+    normals(words, draws, 2 * (at - GROUP), count);
+}
+#else
+static void draw(const Stream *s, uint64_t first, uint64_t *words, double *draws, long count) {
+    key_stream(s, first, words, (count + 1) / 2);
+    normals(words, draws, 0, count);
+}
+#endif
 
 /* ---- what is called from Python ---- */
 
 void tacit_normals(const uint64_t *words, double *draws, long count) {
-    for (long at = 0; at < count; at += BLOCK) normals(words + at, draws + at, count - at < BLOCK ? count - at : BLOCK);
+    for (long at = 0; at < count; at += BLOCK)
+        normals(words + at, draws + at, 0, count - at < BLOCK ? count - at : BLOCK);
 }
 
 typedef struct {
@@ -308,8 +391,7 @@ void tacit_add_noise(const uint8_t *key, const uint8_t *counter, const Vector *v
         uint64_t words[BLOCK + 2 * GROUP] __attribute__((aligned(64)));
         double draws[BLOCK] __attribute__((aligned(64)));
         long high = low + BLOCK < draws_in_all ? low + BLOCK : draws_in_all;
-        key_stream(&s, (uint64_t)(low / 2), words, (high - low + 1) / 2);
-        normals(words, draws, high - low);
+        draw(&s, (uint64_t)(low / 2), words, draws, high - low);
         for (long v = vector_of(vectors, count, low); v < count && vectors[v].first < high; v++)
             if (vectors[v].count > 0) add_to(vectors + v, draws, low, high, 1.0 / denominator);
     }
