@@ -61,6 +61,17 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         sums.GRAM, "gram.c", "total.of_x += of_x[at]", "total.of_x += t + i ? of_x[at] : 0.0"),
     "group norm's scale 1e-3 off": (
         group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
+    "group norm's sums leave out what fills no vector": (
+        group_norm.BOTH_WAYS, "group_norm.c", "part(g + i, last - i, 0.0f), k", "part(g + i, 0, 0.0f), k"),
+    "group norm's second run replaces the first": (
+        group_norm.BOTH_WAYS, "group_norm.c", "*two += lanes_of(twos)", "*two = lanes_of(twos)"),
+    "group norm goes back without the mean of what comes": (
+        group_norm.BOTH_WAYS, "group_norm.c", "(float)(-of_g * by_spread / count)", "0.0f"),
+    "group norm takes another channel's weight": (
+        group_norm.BOTH_WAYS, "group_norm.c", "weight, bias, c % channels)", "weight, bias, c % size)"),
+    "ReLU passes gradients where it gave 0": (
+        group_norm.BOTH_WAYS, "group_norm.c", "~(y <= 0.0f)", "~(y < -1e-3f)"),
+    "ReLU makes NaN to 0": (group_norm.BOTH_WAYS, "group_norm.c", "~(y <= 0.0f)", "(y > 0.0f)"),
     "layer norm's scale without the last positions": (
         layer_norm.KERNEL, "layer_norm.c", "? RUN : positions - p", "? RUN : (positions - p) / 2"),
     "layer norm's last columns are not centred": (
@@ -126,7 +137,7 @@ def linked(objects, folder, changed=None, text=""):
 
 def test_the_same_sources_without_a_bug_agree(objects, tmp_path):
     loaded = linked(objects, tmp_path)
-    assert len(KERNELS) == 11
+    assert len(KERNELS) == 12
     for kernel in KERNELS.values():
         assert kernel.checked(loaded) is not None, kernel.name
 
@@ -189,6 +200,8 @@ def test_without_a_library_every_function_answers_nothing(monkeypatch):
     sums_of = (image, image, factors, (3, 3, 1, 1), (1, 1), ((0, 0), (0, 0)))
     assert kernels.convolution_sum(*sums_of, single=True) is None
     assert kernels.group_norm_rows(image, image, 3, 1e-5) is None
+    assert kernels.group_norm_forward(image, None, None, 3, 1e-5, activated=True) is None
+    assert kernels.group_norm_backward(image, None, None, x, x, image, activated=True) is None
     assert kernels.max_pool(image, [2]) is None
     assert (
         kernels.lstm_forward(torch.ones(2, 1, 12), torch.ones(2, 2, 3), torch.ones(2, 2, 3), torch.ones(12, 3)) is False

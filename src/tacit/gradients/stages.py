@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from tacit.gradients.layers.convolution import Geometry, gradients_of_convolution
-from tacit.gradients.layers.normalisation import gradients_of_group_norm
+from tacit.gradients.layers.normalisation import gradients_of_group_norm, of_records
 from tacit.gradients.layers.whole_rows import max_pool_with_places
 from tacit.gradients.record_gradients import RecordGradients
+from tacit.kernels import group_norm_backward, group_norm_forward
 from tacit.kernels.dense import RELU, SIGMOID, TANH
 
 Name = str | Tensor | None  # of a parameter that is trained, one that is not, or none
@@ -57,6 +58,17 @@ class _Stage:
     def form(self, records: int, kept: tuple[Any, ...], g: Tensor) -> Any:
         return ()
 
+    def back(self, params: Params, kept: tuple[Any, ...], g: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def form_and_back(self, params: Params, records: int, kept: tuple[Any, ...], g: Tensor, further: bool) -> Any:
+        """The gradients of records, and the derivative by the inputs if one has to go ``further`` back.
+
+        g belongs to the stage, which may write over it.
+        """
+        formed = self.form(records, kept, g) if self.is_trained else ()
+        return formed, self.back(params, kept, g) if further else g
+
 
 @dataclass(frozen=True, kw_only=True)
 class Convolution(_Stage):
@@ -83,24 +95,38 @@ class Convolution(_Stage):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupNorm(_Stage):
+    """Perhaps with the ReLU behind it."""
+
     groups: int
     eps: float
+    activated: bool = False
 
     def forward(self, params: Params, a: Tensor) -> tuple[Tensor, tuple[Any, ...]]:
-        a = a.contiguous()
-        sizes = len(a), a.shape[1], a[0, 0].numel(), self.groups
-        scaled = a, tensor_of(self.weight, params), tensor_of(self.bias, params)
-        out, mean, spread = torch.native_group_norm(*scaled, *sizes, self.eps)
-        return out, (a, mean, spread)
+        a, scaled = a.contiguous(), (tensor_of(self.weight, params), tensor_of(self.bias, params))
+        found = group_norm_forward(a, *scaled, self.groups, self.eps, activated=self.activated)
+        if found is None:
+            sizes = len(a), a.shape[1], a[0, 0].numel(), self.groups
+            out, mean, spread = torch.native_group_norm(a, *scaled, *sizes, self.eps)
+            found = torch.relu(out) if self.activated else out, mean, spread
+        return found[0], (a, *found)
 
     def back(self, params: Params, kept: tuple[Any, ...], g: Tensor) -> Tensor:
         sizes = len(g), g.shape[1], g[0, 0].numel(), self.groups, [True, False, False]
-        weight = tensor_of(self.weight, params)
-        found: Tensor = _aten.native_group_norm_backward(g.contiguous(), *kept, weight, *sizes)[0]
+        a, _, mean, spread = kept
+        found: Tensor = _aten.native_group_norm_backward(g, a, mean, spread, tensor_of(self.weight, params), *sizes)[0]
         return found
 
     def form(self, records: int, kept: tuple[Any, ...], g: Tensor) -> Any:
         return gradients_of_group_norm(records, kept[0], self.groups, self.eps, g)
+
+    def form_and_back(self, params: Params, records: int, kept: tuple[Any, ...], g: Tensor, further: bool) -> Any:
+        a, out, mean, spread = kept
+        g, weight, bias = g.contiguous(), tensor_of(self.weight, params), tensor_of(self.bias, params)
+        found = group_norm_backward(a, weight, bias, mean, spread, g, activated=self.activated)
+        if found is not None:
+            return [of_records(records, rows) for rows in found], g
+        g = through(g, out, RELU) if self.activated else g
+        return super().form_and_back(params, records, kept, g, further)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +177,8 @@ def back_through_all(
     first = [stage.is_trained for stage in front].index(True)
     for place in range(len(front) - 1, first - 1, -1):
         stage, of_stage = front[place], kept.pop()
-        if stage.is_trained:
-            formed = zip((stage.weight, stage.bias), stage.form(records, of_stage, g), strict=True)
-            found |= {name: part for name, part in formed if isinstance(name, str)}
-        g = stage.back(params, of_stage, g) if place > first else g
+        formed, g = stage.form_and_back(params, records, of_stage, g, place > first)
+        found |= {
+            name: part for name, part in zip((stage.weight, stage.bias), formed, strict=False) if isinstance(name, str)
+        }
     return found

@@ -20,6 +20,8 @@ __all__ = [
     "convolution_sum",
     "dense_rows",
     "gram_squares",
+    "group_norm_backward",
+    "group_norm_forward",
     "group_norm_rows",
     "layer_norm_rows",
     "library",
@@ -43,6 +45,8 @@ _HOME = {
     "dense_rows": "dense",
     "GRAM_ROUNDINGS": "sums",
     "gram_squares": "sums",
+    "group_norm_backward": "group_norm",
+    "group_norm_forward": "group_norm",
     "group_norm_rows": "group_norm",
     "layer_norm_rows": "layer_norm",
     "lstm_backward": "lstm",
@@ -59,7 +63,7 @@ if TYPE_CHECKING:  # the same names for type checkers
     from tacit.kernels.checks import KernelWarning
     from tacit.kernels.convolution import convolution_rows, convolution_squares, convolution_sum, product_roundings
     from tacit.kernels.dense import dense_rows
-    from tacit.kernels.group_norm import group_norm_rows
+    from tacit.kernels.group_norm import group_norm_backward, group_norm_forward, group_norm_rows
     from tacit.kernels.layer_norm import layer_norm_rows
     from tacit.kernels.lstm import lstm_backward, lstm_forward
     from tacit.kernels.noise import add_noise
