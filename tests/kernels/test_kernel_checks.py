@@ -25,7 +25,13 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
     "a convolution's norm without its tail": (
         convolution.KERNEL, "convolution.c", "gradients + r * size, size)", "gradients + r * size, size / 8 * 8)"),
     "a convolution drops its last place": (
-        convolution.KERNEL, "convolution.c", "j < s->columns; j++, at", "j < s->columns - (i == s->rows - 1); j++, at"),
+        convolution.KERNEL, "convolution.c", "l < end; l++, at", "l < end - (i == s->rows - 1); l++, at"),
+    "a convolution's channels change places": (
+        convolution.KERNEL, "convolution.c", "left = {0, 1, 4, 5}", "left = {0, 1, 5, 4}"),
+    "a convolution's last channels are left out": (
+        convolution.KERNEL, "convolution.c", "for (; c < last; c++)", "for (; c < last && step < 4; c++)"),
+    "rows of a narrow kernel are written over": (
+        convolution.KERNEL, "convolution.c", "k += rows, to += rows * run", "k += rows, to += run"),
     "norms by pixels without the last channel": (
         convolution.SUMS, "convolution_squares.c", "c < last; c++", "c < last - (last == channels); c++"),
     "norms by pixels without the last run of channels": (
