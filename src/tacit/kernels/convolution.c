@@ -12,14 +12,18 @@
 #ifdef __AVX512F__
 #define LANES 16
 #define OUTS 8 /* rows of the tile that is kept in registers, and vectors in a row: 24 of 32 registers */
-#else
+#elif defined(__AVX__)
 #define LANES 8
 #define OUTS 4
+#else
+#define LANES 4
+#define OUTS 4
 #endif
+#define NARROW (LANES > 4 ? LANES / 2 : LANES)
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef float Half __attribute__((vector_size(2 * LANES), aligned(4))); /* for narrow runs: two of them take as long as one */
+typedef float Half __attribute__((vector_size(4 * NARROW), aligned(4))); /* for narrow runs: two of them take as long as one */
 typedef float Four __attribute__((vector_size(16), aligned(4)));
 typedef int32_t Order __attribute__((vector_size(16)));
 

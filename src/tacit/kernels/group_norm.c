@@ -10,7 +10,13 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __AVX512F__
 #define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
 #define DEEP 4 /* vectors that are added side by side, because one addition waits for the one before */
 #define RUN 1024
 #define INLINE static inline __attribute__((always_inline))
