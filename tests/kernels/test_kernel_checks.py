@@ -90,6 +90,8 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
     "an LSTM's last columns are left out": (
         lstm.KERNEL, "lstm.c", "c + v * LANES < width; v++", "c + (v + 1) * LANES <= width; v++"),
     "max pooling ignores NaN": (pooling.KERNEL, "max_pool.c", "(x > most) | (x != x)", "(x > most)"),
+    "max pooling goes back to the last of several windows": (
+        pooling.BACKWARD, "max_pool.c", "into[places[k]] += g[k]", "into[places[k]] = g[k]"),
     "a product's last position is dropped": (
         sums.PRODUCTS, "outer_sum.c", "ONE(x, g, length, sum, outs)", "ONE(x, g, length - (length > 8), sum, outs)"),
     "records share a longer stretch than was allowed": (
@@ -143,7 +145,7 @@ def linked(objects, folder, changed=None, text=""):
 
 def test_the_same_sources_without_a_bug_agree(objects, tmp_path):
     loaded = linked(objects, tmp_path)
-    assert len(KERNELS) == 12
+    assert len(KERNELS) == 13
     for kernel in KERNELS.values():
         assert kernel.checked(loaded) is not None, kernel.name
 
@@ -209,6 +211,7 @@ def test_without_a_library_every_function_answers_nothing(monkeypatch):
     assert kernels.group_norm_forward(image, None, None, 3, 1e-5, activated=True) is None
     assert kernels.group_norm_backward(image, None, None, x, x, image, activated=True) is None
     assert kernels.max_pool(image, [2]) is None
+    assert kernels.max_pool_backward(image, image.long(), image.shape) is None
     assert (
         kernels.lstm_forward(torch.ones(2, 1, 12), torch.ones(2, 2, 3), torch.ones(2, 2, 3), torch.ones(12, 3)) is False
     )

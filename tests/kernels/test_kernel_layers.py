@@ -210,6 +210,11 @@ def test_max_pooling_is_pytorchs_to_the_bit():
         wanted = torch.ops.aten.max_pool2d_with_indices(image, kernel, stride, padding)
         assert torch.equal(found[0].view(torch.int32), wanted[0].view(torch.int32))
         assert torch.equal(found[1], wanted[1])
+        g = torch.randn_like(found[0])
+        backwards = torch.ops.aten.max_pool2d_with_indices_backward(
+            g, image, kernel, stride, padding, [1, 1], False, wanted[1]
+        )
+        assert torch.equal(kernels.max_pool_backward(g, wanted[1], image.shape), backwards)
 
 
 def test_poolings_that_are_left_to_pytorch():
@@ -219,6 +224,8 @@ def test_poolings_that_are_left_to_pytorch():
     assert kernels.max_pool(x, [2], [2], [0], [2]) is None
     assert kernels.max_pool(x, [2], [2], [0], [1], True) is None
     assert kernels.max_pool(x, [9]) is None
+    assert kernels.max_pool_backward(x.double(), x.long(), x.shape) is None
+    assert kernels.max_pool_backward(x, x.long()[:1], x.shape) is None
 
 
 def test_a_pytorch_that_finds_other_places_leaves_the_kernel_out(monkeypatch):

@@ -15,7 +15,7 @@ from tacit.gradients.layers.convolution import Geometry, gradients_of_convolutio
 from tacit.gradients.layers.normalisation import gradients_of_group_norm, of_records
 from tacit.gradients.layers.whole_rows import max_pool_with_places
 from tacit.gradients.record_gradients import RecordGradients
-from tacit.kernels import group_norm_backward, group_norm_forward
+from tacit.kernels import group_norm_backward, group_norm_forward, max_pool_backward
 from tacit.kernels.dense import RELU, SIGMOID, TANH
 
 Name = str | Tensor | None  # of a parameter that is trained, one that is not, or none
@@ -152,8 +152,8 @@ class MaxPool(_Stage):
 
     def back(self, params: Params, kept: tuple[Any, ...], g: Tensor) -> Tensor:
         a, places = kept
-        found: Tensor = _aten.max_pool2d_with_indices_backward(g, a, *self.how, places)
-        return found
+        found = max_pool_backward(g, places, a.shape)
+        return _aten.max_pool2d_with_indices_backward(g, a, *self.how, places) if found is None else found
 
 
 Stage = Convolution | GroupNorm | Activation | MaxPool

@@ -28,6 +28,7 @@ __all__ = [
     "lstm_backward",
     "lstm_forward",
     "max_pool",
+    "max_pool_backward",
     "outer_sum",
     "product_roundings",
     "row_squares",
@@ -52,6 +53,7 @@ _HOME = {
     "lstm_backward": "lstm",
     "lstm_forward": "lstm",
     "max_pool": "pooling",
+    "max_pool_backward": "pooling",
     "outer_sum": "sums",
     "product_roundings": "convolution",
     "row_squares": "sums",
@@ -67,7 +69,7 @@ if TYPE_CHECKING:  # the same names for type checkers
     from tacit.kernels.layer_norm import layer_norm_rows
     from tacit.kernels.lstm import lstm_backward, lstm_forward
     from tacit.kernels.noise import add_noise
-    from tacit.kernels.pooling import max_pool
+    from tacit.kernels.pooling import max_pool, max_pool_backward
     from tacit.kernels.sums import (
         GRAM_ROUNDINGS,
         gram_squares,

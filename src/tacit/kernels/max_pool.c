@@ -101,3 +101,13 @@ int tacit_max_pool(const float *images, long planes, const long *shape, float *v
     }
     return (int)failed;
 }
+
+/* What came to each window goes to the place of its maximum, window after window, as with PyTorch. */
+void tacit_max_pool_backward(const float *g, const int64_t *places, long planes, long outs, long size, float *to, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (long plane = 0; plane < planes; plane++) {
+        float *restrict into = to + plane * size;
+        memset(into, 0, sizeof(float) * (size_t)size);
+        for (long k = plane * outs; k < (plane + 1) * outs; k++) into[places[k]] += g[k];
+    }
+}

@@ -1,4 +1,4 @@
-"""Max pooling, bit for bit as PyTorch's, which looks at one window after another."""
+"""Max pooling both ways, bit for bit as PyTorch's, which looks at one window after another."""
 
 import ctypes
 import math
@@ -15,6 +15,7 @@ from tacit.kernels.checks import INT, LONG, POINTER, Call, Kernel, function, int
 
 _MOST_PLACES = 1 << 31
 _pool: Any = torch.ops.aten.max_pool2d_with_indices.default
+_pool_backward: Any = torch.ops.aten.max_pool2d_with_indices_backward.default
 
 
 def max_pool(
@@ -33,6 +34,21 @@ def max_pool(
         return None
     ready = KERNEL.ready(input.shape[:-2].numel() * math.prod(windows.places), (input,))
     return None if ready is None else _run(ready[0], input, windows, ready[1])
+
+
+def max_pool_backward(g: Tensor, places: Tensor, shape: Sequence[int]) -> Tensor | None:
+    """The gradient by an input of this shape, from that by the maxima and their places; None if the kernel cannot."""
+    if g.shape != places.shape or g.shape[:-2] != torch.Size(shape[:-2]) or min(shape) < 1:
+        return None
+    ready = BACKWARD.ready(math.prod(shape), (g,), integers=(places,))
+    return None if ready is None else _back(ready[0], g.contiguous(), places.contiguous(), shape, ready[1])
+
+
+def _back(call: Call, g: Tensor, places: Tensor, shape: Sequence[int], threads: int) -> Tensor:
+    found = g.new_empty(shape)
+    planes, outs, size = (math.prod(sizes) for sizes in (shape[:-2], g.shape[-2:], shape[-2:]))
+    call(g.data_ptr(), places.data_ptr(), planes, outs, size, found.data_ptr(), threads)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +126,26 @@ KERNEL = Kernel(
     lambda loaded: function(loaded, "tacit_max_pool", POINTER, LONG, POINTER, POINTER, POINTER, INT, result=INT),
     _agrees,
     enough=1 << 13,
+)
+
+
+def _backward_agrees(call: Call) -> bool:
+    """Bit for bit, also where windows share a maximum, whose parts are added in their order."""
+    for index, case in enumerate(_CASES):
+        input = integers(2, 3, 6, 41, seed=index)
+        values, places = _pool(input, *case)
+        g = numbers(*values.shape, seed=index + 9)
+        g[0, 0, 0, 0] = nan  # must stay in its plane
+        wanted = _pool_backward(g, input, *case, [1, 1], False, places)
+        found = _back(call, g, places, input.shape, 1 + index // 3)
+        if not torch.equal(found.view(torch.int32), wanted.view(torch.int32)):
+            return False
+    return True
+
+
+BACKWARD = Kernel(
+    "max pooling backwards",
+    lambda loaded: function(loaded, "tacit_max_pool_backward", POINTER, POINTER, LONG, LONG, LONG, POINTER, INT),
+    _backward_agrees,
+    enough=1 << 15,
 )
