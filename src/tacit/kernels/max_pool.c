@@ -9,7 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __AVX512F__
 #define LANES 16
+#define NUMBERS {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+#elif defined(__AVX__)
+#define LANES 8
+#define NUMBERS {0, 1, 2, 3, 4, 5, 6, 7}
+#else
+#define LANES 4
+#define NUMBERS {0, 1, 2, 3}
+#endif
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
@@ -20,7 +29,7 @@ typedef struct {
     long kernel_height, kernel_width, stride_height, stride_width, pad_top, pad_left, padded_height, padded_width;
 } Shape;
 
-static const Places LANE = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+static const Places LANE = NUMBERS;
 
 INLINE Vector load(const float *from, const long stride) {
     if (stride == 1) return *(const Vector *)from;
