@@ -1,7 +1,8 @@
 """What a known network does to its inputs before its dense layers: convolutions, group norms, activations and pools.
 
 Each stage computes all rows at once, forwards and backwards, by the very operations of PyTorch that its graph would
-call; none of them joins rows. The gradients of records come from the rules of the layers.
+call, or by a kernel that gives the same numbers; none of them joins rows. The gradients of records come from the rules
+of the layers, or from the kernel that goes back through the layer.
 """
 
 from collections.abc import Callable, Mapping
