@@ -25,7 +25,13 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
     "a convolution's norm without its tail": (
         calls.ROWS, "convolution.c", "gradients + r * size, size)", "gradients + r * size, size / 8 * 8)"),
     "a convolution drops its last place": (
-        calls.ROWS, "convolution.c", "j < s->columns; j++, at", "j < s->columns - (i == s->rows - 1); j++, at"),
+        calls.ROWS, "convolution.c", "l < end; l++, at", "l < end - (i == s->rows - 1); l++, at"),
+    "a convolution's channels change places": (
+        calls.ROWS, "convolution.c", "left = {0, 1, 4, 5}", "left = {0, 1, 5, 4}"),
+    "a convolution's last channels are left out": (
+        calls.ROWS, "convolution.c", "for (; c < last; c++)", "for (; c < last && step < 4; c++)"),
+    "rows of a narrow kernel are written over": (
+        calls.ROWS, "convolution.c", "k += rows, to += rows * run", "k += rows, to += run"),
     "norms by pixels without the last channel": (
         calls.SUMS, "convolution_squares.c", "c < last; c++", "c < last - (last == channels); c++"),
     "norms by pixels without the last run of channels": (
@@ -72,6 +78,17 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         calls.GRAM, "gram.c", "total->of_x += of_x[before][k]", "total->of_x += k ? of_x[before][k] : 0.0"),
     "group norm's scale 1e-3 off": (
         group_norm.KERNEL, "group_norm.c", "of_product / spread", "1.001 * of_product / spread"),
+    "group norm's sums leave out what fills no vector": (
+        group_norm.BOTH_WAYS, "group_norm.c", "part(g + i, last - i, 0.0f), k", "part(g + i, 0, 0.0f), k"),
+    "group norm's second run replaces the first": (
+        group_norm.BOTH_WAYS, "group_norm.c", "*two += lanes_of(twos)", "*two = lanes_of(twos)"),
+    "group norm goes back without the mean of what comes": (
+        group_norm.BOTH_WAYS, "group_norm.c", "(float)(-of_g * by_spread / count)", "0.0f"),
+    "group norm takes another channel's weight": (
+        group_norm.BOTH_WAYS, "group_norm.c", "weight, bias, c % channels)", "weight, bias, c % size)"),
+    "ReLU passes gradients where it gave 0": (
+        group_norm.BOTH_WAYS, "group_norm.c", "~(y <= 0.0f)", "~(y < -1e-3f)"),
+    "ReLU makes NaN to 0": (group_norm.BOTH_WAYS, "group_norm.c", "~(y <= 0.0f)", "(y > 0.0f)"),
     "layer norm's scale without the last positions": (
         layer_norm.KERNEL, "layer_norm.c", "? RUN : positions - p", "? RUN : (positions - p) / 2"),
     "layer norm's last columns are not centred": (
@@ -84,6 +101,8 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
     "an LSTM's last columns are left out": (
         lstm.KERNEL, "lstm.c", "c + v * LANES < width; v++", "c + (v + 1) * LANES <= width; v++"),
     "max pooling ignores NaN": (calls.POOLING, "max_pool.c", "(x > most) | (x != x)", "(x > most)"),
+    "max pooling goes back to the last of several windows": (
+        calls.POOLING_BACKWARD, "max_pool.c", "into[places[k]] += g[k]", "into[places[k]] = g[k]"),
     "a product's last position is dropped": (
         calls.PRODUCTS, "outer_sum.c", "ONE(x, g, length, sum, outs)", "ONE(x, g, length - (length > 8), sum, outs)"),
     "records share a longer stretch than was allowed": (
@@ -137,7 +156,7 @@ def linked(objects, folder, changed=None, text=""):
 
 def test_the_same_sources_without_a_bug_agree(objects, tmp_path):
     loaded = linked(objects, tmp_path)
-    assert len(KERNELS) == 11
+    assert len(KERNELS) == 13
     for kernel in KERNELS.values():
         assert kernel.checked(loaded) is not None, kernel.name
 
@@ -200,7 +219,10 @@ def test_without_a_library_every_function_answers_nothing(monkeypatch):
     sums_of = (image, image, factors, (3, 3, 1, 1), (1, 1), ((0, 0), (0, 0)))
     assert kernels.convolution_sum(*sums_of, single=True) is None
     assert kernels.group_norm_rows(image, image, 3, 1e-5) is None
+    assert kernels.group_norm_forward(image, None, None, 3, 1e-5, activated=True) is None
+    assert kernels.group_norm_backward(image, None, None, x, x, image, activated=True) is None
     assert kernels.max_pool(image, [2]) is None
+    assert kernels.max_pool_backward(image, image.long(), image.shape) is None
     assert (
         kernels.lstm_forward(torch.ones(2, 1, 12), torch.ones(2, 2, 3), torch.ones(2, 2, 3), torch.ones(12, 3)) is False
     )

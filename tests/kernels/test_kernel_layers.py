@@ -121,6 +121,57 @@ def test_group_norms_that_are_left_to_pytorch():
     assert kernels.group_norm_rows(x, x[:2], 2, 1e-5) is None
     assert kernels.group_norm_rows(x[:0], x[:0], 2, 1e-5) is None
     assert kernels.group_norm_rows(x.double(), x.double(), 2, 1e-5) is None
+    assert kernels.group_norm_forward(x, None, None, 3, 1e-5, activated=False) is None
+    assert kernels.group_norm_forward(x, x[0, :3, 0], None, 2, 1e-5, activated=False) is None
+    assert kernels.group_norm_forward(x.double(), None, None, 2, 1e-5, activated=False) is None
+    moments = torch.ones(3, 2), torch.ones(3, 2)
+    assert kernels.group_norm_backward(x, None, None, *moments, x[:2].clone(), activated=False) is None
+    assert kernels.group_norm_backward(x, None, None, *moments, x.mT.contiguous().mT, activated=False) is None
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("activated", [True, False])
+@pytest.mark.parametrize("groups", [1, 2, 12])
+@pytest.mark.parametrize("places", [(1,), (7,), (8, 8), (32, 32), (33, 33)])
+def test_group_norms_both_ways(affine, activated, groups, places):
+    torch.manual_seed(0)
+    x, g, weight, bias = torch.randn(3, 12, *places), torch.randn(3, 12, *places), torch.randn(12), torch.randn(12)
+    weight, bias = (weight, bias) if affine else (None, None)
+    out, mean, inverse = kernels.group_norm_forward(x, weight, bias, groups, 1e-5, activated=activated)
+    for r in range(3):
+        row, scale, shift = x[[r]].double().requires_grad_(), torch.ones(12).double(), torch.zeros(12).double()
+        scale, shift = (weight.double(), bias.double()) if affine else (scale, shift)
+        wanted = torch.group_norm(row, groups, scale.requires_grad_(), shift.requires_grad_(), 1e-5)
+        wanted = torch.where(out[[r]] > 0, wanted, 0.0) if activated else wanted
+        torch.testing.assert_close(out[[r]].double(), wanted, rtol=1e-4, atol=1e-5)
+        by_x = g[[r]].clone()
+        one = [None if part is None else part[[r]] for part in (mean, inverse)]
+        found = kernels.group_norm_backward(x[[r]], weight, bias, *one, by_x, activated=activated)
+        right = torch.autograd.grad(wanted, (row, scale, shift), g[[r]].double())
+        for part, value in zip((by_x, *found), right, strict=True):
+            torch.testing.assert_close(part.double().view(value.shape), value, rtol=1e-4, atol=1e-3)
+
+
+def test_neither_the_other_rows_nor_threads_change_a_bit_of_a_group_norm():
+    x, g, weight, bias = torch.randn(37, 6, 11, 9), torch.randn(37, 6, 11, 9), torch.randn(6), torch.randn(6)
+    before = torch.get_num_threads()
+
+    def both_ways(rows):
+        out, mean, inverse = kernels.group_norm_forward(x[rows], weight, bias, 2, 1e-5, activated=True)
+        by_x = g[rows].clone()
+        return out, by_x, *kernels.group_norm_backward(x[rows], weight, bias, mean, inverse, by_x, activated=True)
+
+    try:
+        torch.set_num_threads(1)
+        wanted = both_ways(slice(0, 37))
+        x[5], g[6] = nan, inf
+        for threads, rows in ((1, [3, 5, 20]), (2, [36]), (3, [*range(37)])):
+            torch.set_num_threads(threads)
+            for one, other in zip(both_ways(rows), wanted, strict=True):
+                kept = [place for place, row in enumerate(rows) if row not in (5, 6)]
+                assert torch.equal(one[kept], other[[rows[place] for place in kept]])
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("shape", [(4, 8, 5), (3, 70, 33), (2, 1, 256)])
@@ -159,6 +210,11 @@ def test_max_pooling_is_pytorchs_to_the_bit():
         wanted = torch.ops.aten.max_pool2d_with_indices(image, kernel, stride, padding)
         assert torch.equal(found[0].view(torch.int32), wanted[0].view(torch.int32))
         assert torch.equal(found[1], wanted[1])
+        g = torch.randn_like(found[0])
+        backwards = torch.ops.aten.max_pool2d_with_indices_backward(
+            g, image, kernel, stride, padding, [1, 1], False, wanted[1]
+        )
+        assert torch.equal(kernels.max_pool_backward(g, wanted[1], image.shape), backwards)
 
 
 def test_poolings_that_are_left_to_pytorch():
@@ -168,6 +224,8 @@ def test_poolings_that_are_left_to_pytorch():
     assert kernels.max_pool(x, [2], [2], [0], [2]) is None
     assert kernels.max_pool(x, [2], [2], [0], [1], True) is None
     assert kernels.max_pool(x, [9]) is None
+    assert kernels.max_pool_backward(x.double(), x.long(), x.shape) is None
+    assert kernels.max_pool_backward(x, x.long()[:1], x.shape) is None
 
 
 def test_a_pytorch_that_finds_other_places_leaves_the_kernel_out(monkeypatch):

@@ -5,7 +5,7 @@ loss by z. A linear layer under a likelihood of ours is known as such a network,
 were seen to be one (``recognition``), perhaps behind convolutions, group norms, activations and pools. There is nothing
 to keep apart, to watch or to compare then; all other losses take the general way, which gives the same numbers
 (tests/gradients/test_known_networks.py). Each stage computes all rows at once, forwards and backwards, by the very
-operations of PyTorch that its graph would call; none of them joins rows.
+operations of PyTorch that its graph would call, or by a kernel that gives the same numbers; none of them joins rows.
 """
 
 import math
@@ -23,10 +23,10 @@ from torch.nn.modules import module as every_module
 
 from tacit.buffers import keep_freed_memory
 from tacit.isolation import StateGuard
-from tacit.kernels import library, max_pool
+from tacit.kernels import group_norm_backward, group_norm_forward, library, max_pool, max_pool_backward
 from tacit.kernels.dense import NONE, RELU, SIGMOID, TANH
 from tacit.layers.convolution import Geometry, gradients_of_convolution
-from tacit.layers.normalisation import gradients_of_group_norm
+from tacit.layers.normalisation import gradients_of_group_norm, of_records
 from tacit.layers.record_gradients import RecordGradients, outer_products, shifts
 from tacit.layers.whole_rows import POOLED_BY_KERNEL
 from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian, Weighed
@@ -77,6 +77,17 @@ class _Stage:
     def form(self, records: int, kept: tuple[Any, ...], g: Tensor) -> Any:
         return ()
 
+    def back(self, params: Params, kept: tuple[Any, ...], g: Tensor) -> Tensor:
+        return g
+
+    def form_and_back(self, params: Params, records: int, kept: tuple[Any, ...], g: Tensor, further: bool) -> Any:
+        """The gradients of records, and the derivative by the inputs if one has to go ``further`` back.
+
+        g belongs to the stage, which may write over it.
+        """
+        formed = self.form(records, kept, g) if self.is_trained else ()
+        return formed, self.back(params, kept, g) if further else g
+
 
 @dataclass(frozen=True, kw_only=True)
 class Convolution(_Stage):
@@ -103,24 +114,38 @@ class Convolution(_Stage):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupNorm(_Stage):
+    """Perhaps with the ReLU behind it."""
+
     groups: int
     eps: float
+    activated: bool = False
 
     def forward(self, params: Params, a: Tensor) -> tuple[Tensor, tuple[Any, ...]]:
-        a = a.contiguous()
-        sizes = len(a), a.shape[1], a[0, 0].numel(), self.groups
-        scaled = a, tensor_of(self.weight, params), tensor_of(self.bias, params)
-        out, mean, spread = torch.native_group_norm(*scaled, *sizes, self.eps)
-        return out, (a, mean, spread)
+        a, scaled = a.contiguous(), (tensor_of(self.weight, params), tensor_of(self.bias, params))
+        found = group_norm_forward(a, *scaled, self.groups, self.eps, activated=self.activated)
+        if found is None:
+            sizes = len(a), a.shape[1], a[0, 0].numel(), self.groups
+            out, mean, spread = torch.native_group_norm(a, *scaled, *sizes, self.eps)
+            found = torch.relu(out) if self.activated else out, mean, spread
+        return found[0], (a, *found)
 
     def back(self, params: Params, kept: tuple[Any, ...], g: Tensor) -> Tensor:
         sizes = len(g), g.shape[1], g[0, 0].numel(), self.groups, [True, False, False]
-        weight = tensor_of(self.weight, params)
-        found: Tensor = _aten.native_group_norm_backward(g.contiguous(), *kept, weight, *sizes)[0]
+        a, _, mean, spread = kept
+        found: Tensor = _aten.native_group_norm_backward(g, a, mean, spread, tensor_of(self.weight, params), *sizes)[0]
         return found
 
     def form(self, records: int, kept: tuple[Any, ...], g: Tensor) -> Any:
         return gradients_of_group_norm(records, kept[0], self.groups, self.eps, g)
+
+    def form_and_back(self, params: Params, records: int, kept: tuple[Any, ...], g: Tensor, further: bool) -> Any:
+        a, out, mean, spread = kept
+        g, weight, bias = g.contiguous(), tensor_of(self.weight, params), tensor_of(self.bias, params)
+        found = group_norm_backward(a, weight, bias, mean, spread, g, activated=self.activated)
+        if found is not None:
+            return [of_records(records, rows) for rows in found], g
+        g = through(g, out, RELU) if self.activated else g
+        return super().form_and_back(params, records, kept, g, further)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,8 +172,8 @@ class MaxPool(_Stage):
 
     def back(self, params: Params, kept: tuple[Any, ...], g: Tensor) -> Tensor:
         a, places = kept
-        found: Tensor = _aten.max_pool2d_with_indices_backward(g, a, *self.how, places)
-        return found
+        found = max_pool_backward(g, places, a.shape)
+        return _aten.max_pool2d_with_indices_backward(g, a, *self.how, places) if found is None else found
 
 
 Stage = Convolution | GroupNorm | Activation | MaxPool
@@ -172,10 +197,10 @@ def back_through_all(
     first = [stage.is_trained for stage in front].index(True)
     for place in range(len(front) - 1, first - 1, -1):
         stage, of_stage = front[place], kept.pop()
-        if stage.is_trained:
-            formed = zip((stage.weight, stage.bias), stage.form(records, of_stage, g), strict=True)
-            found |= {name: part for name, part in formed if isinstance(name, str)}
-        g = stage.back(params, of_stage, g) if place > first else g
+        formed, g = stage.form_and_back(params, records, of_stage, g, place > first)
+        found |= {
+            name: part for name, part in zip((stage.weight, stage.bias), formed, strict=False) if isinstance(name, str)
+        }
     return found
 
 

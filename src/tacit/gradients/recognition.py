@@ -171,6 +171,9 @@ class _Reading:
                 continue
             stage, args, kwargs = self.take(outputs, _STAGES)
             outputs, made = stage(self, *args, **kwargs)
+            if isinstance(made, GroupNorm) and found[-1:] == [Activation(how=RELU)]:  # both in one pass
+                found.pop()
+                made = replace(made, activated=True)
             found.append(made)
         return outputs, tuple(reversed(found))
 

@@ -20,12 +20,15 @@ __all__ = [
     "convolution_sum",
     "dense_rows",
     "gram_squares",
+    "group_norm_backward",
+    "group_norm_forward",
     "group_norm_rows",
     "layer_norm_rows",
     "library",
     "lstm_backward",
     "lstm_forward",
     "max_pool",
+    "max_pool_backward",
     "outer_sum",
     "product_roundings",
     "row_squares",
@@ -43,11 +46,14 @@ _HOME = {
     "dense_rows": "dense",
     "GRAM_ROUNDINGS": "calls",
     "gram_squares": "calls",
+    "group_norm_backward": "group_norm",
+    "group_norm_forward": "group_norm",
     "group_norm_rows": "group_norm",
     "layer_norm_rows": "layer_norm",
     "lstm_backward": "lstm",
     "lstm_forward": "lstm",
     "max_pool": "calls",
+    "max_pool_backward": "calls",
     "outer_sum": "calls",
     "product_roundings": "calls",
     "row_squares": "calls",
@@ -65,6 +71,7 @@ if TYPE_CHECKING:  # the same names for type checkers
         convolution_sum,
         gram_squares,
         max_pool,
+        max_pool_backward,
         outer_sum,
         product_roundings,
         row_squares,
@@ -72,7 +79,7 @@ if TYPE_CHECKING:  # the same names for type checkers
         weighted_rows,
     )
     from tacit.kernels.dense import dense_rows
-    from tacit.kernels.group_norm import group_norm_rows
+    from tacit.kernels.group_norm import group_norm_backward, group_norm_forward, group_norm_rows
     from tacit.kernels.layer_norm import layer_norm_rows
     from tacit.kernels.lstm import lstm_backward, lstm_forward
 

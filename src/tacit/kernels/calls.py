@@ -368,7 +368,7 @@ SUMS = Kernel(
     enough=1 << 16,
 )
 
-# ---- max pooling, bit for bit as PyTorch's, which looks at one window after another ----
+# ---- max pooling both ways, bit for bit as PyTorch's, which looks at one window after another ----
 
 
 def max_pool(
@@ -390,6 +390,19 @@ def max_pool(
     indices = torch.empty_like(values, dtype=torch.int64)
     short = ready[0](input.data_ptr(), planes, sizes, values.data_ptr(), indices.data_ptr(), ready[1])
     return None if short else (values, indices)
+
+
+def max_pool_backward(g: Tensor, places: Tensor, shape: Sequence[int], *, ready: Ready[Call] = None) -> Tensor | None:
+    """The gradient by an input of this shape, from that by the maxima and their places; None if the kernel cannot."""
+    if g.shape != places.shape or g.shape[:-2] != torch.Size(shape[:-2]) or min(shape) < 1:
+        return None
+    ready = ready or POOLING_BACKWARD.ready(math.prod(shape), (g,), integers=(places,))
+    if ready is None:
+        return None
+    (call, threads), g, places, found = ready, g.contiguous(), places.contiguous(), g.new_empty(shape)
+    planes, outs, size = (math.prod(sizes) for sizes in (shape[:-2], g.shape[-2:], shape[-2:]))
+    call(g.data_ptr(), places.data_ptr(), planes, outs, size, found.data_ptr(), threads)
+    return found
 
 
 @lru_cache(maxsize=64)
@@ -424,6 +437,12 @@ POOLING = Kernel(
     lambda loaded: function(loaded, "tacit_max_pool", POINTER, LONG, POINTER, POINTER, POINTER, INT, result=INT),
     compared(comparisons.pooling_agrees, max_pool),
     enough=1 << 13,
+)
+POOLING_BACKWARD = Kernel(
+    "max pooling backwards",
+    lambda loaded: function(loaded, "tacit_max_pool_backward", POINTER, POINTER, LONG, LONG, LONG, POINTER, INT),
+    compared(comparisons.pooling_backward_agrees, max_pool_backward),
+    enough=1 << 15,
 )
 
 # ---- noise: (sum + stddev * draw) / denominator in one pass, from the words of an AES-256-CTR key stream ----

@@ -200,6 +200,12 @@ _CONVOLUTIONS = [
     (17, 3, 3, 4, (1, 3), (3, 1), ((0, 0), (1, 1))),
     (13, 12, 3, 3, (2, 3), (1, 1), ((0, 0), (0, 0))),
     (67, 2, 3, 4, (2, 2), (1, 1), ((1, 0), (0, 1))),
+    (5, 3, 4, 6, (2, 2), (1, 1), ((0, 1), (1, 0))),  # runs of less than a vector, one to three rows of the kernel
+    (1, 9, 5, 5, (3, 1), (1, 1), ((1, 1), (0, 0))),
+    (2, 3, 3, 5, (1, 2), (2, 2), ((0, 0), (0, 1))),
+    (2, 2, 4, 4, (1, 3), (1, 1), ((0, 0), (1, 1))),
+    (1, 2, 6, 5, (5, 3), (1, 1), ((0, 0), (1, 0))),
+    (1, 3, 2, 4, (1, 2), (1, 1), ((0, 0), (0, 0))),
 ]
 
 
@@ -208,7 +214,7 @@ def _convolutions() -> Iterator[tuple[Any, ...]]:
     for index, (width, out, height, across, kernel, stride, padding) in enumerate(_CONVOLUTIONS):
         sizes = zip((height, across), padding, kernel, stride, strict=True)
         places = [(size + sum(pads) - k) // s + 1 for size, pads, k, s in sizes]
-        for draw, tolerance, threads in ((integers, 0.0, 1), (numbers, 1e-6, 1 + index // 5)):
+        for draw, tolerance, threads in ((integers, 0.0, 1), (numbers, 1e-6, 1 + index // 5 % 2)):
             image, g = draw(3, width, height, across, seed=index), draw(3, out, *places, seed=index + 50)
             yield image, g, (out, width, *kernel), stride, padding, tolerance, threads
 
@@ -222,7 +228,7 @@ def sums_of_convolutions_agree(squares_of: Call, sum_of: Call) -> bool:
         found = squares_of(image, g, shape, stride, padding, threads=threads)
         if found is None or not close(found, squares, bound, tolerance):
             return False
-        image[1, 0, 0, 0] = torch.nan
+        image[1, 0, 0, 0] = g[1, 0, 0, 0] = torch.nan
         total = (wanted * factors[:, None]).sum(0).view(shape[0], *shape[2:], shape[1])
         largest = (size * factors[:, None]).sum(0).view(total.shape)
         for single, roundings in ((False, 1e-15), (True, 2.0**-22)):
@@ -291,6 +297,20 @@ def pooling_agrees(pool: Call) -> bool:
         for input in (plane, wide):
             if not _same(pool(input, *case, threads=1 + index // 5), _pool(input, *case)):
                 return False
+    return True
+
+
+def pooling_backward_agrees(back: Call) -> bool:
+    """Bit for bit, also where windows share a maximum, whose parts are added in their order."""
+    for index, case in enumerate(_WINDOWS):
+        input = integers(2, 3, 6, 41, seed=index)
+        values, places = _pool(input, *case)
+        g = numbers(*values.shape, seed=index + 9)
+        g[0, 0, 0, 0] = nan  # must stay in its plane
+        wanted = torch.ops.aten.max_pool2d_with_indices_backward(g, input, *case, [1, 1], False, places)
+        found = back(g, places, input.shape, threads=1 + index // 3)
+        if found is None or not torch.equal(found.view(torch.int32), wanted.view(torch.int32)):
+            return False
     return True
 
 

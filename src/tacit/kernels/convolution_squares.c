@@ -11,8 +11,11 @@
 #ifdef __AVX512F__
 #define LANES 16
 #define OUTS 8
-#else
+#elif defined(__AVX__)
 #define LANES 8
+#define OUTS 4
+#else
+#define LANES 4
 #define OUTS 4
 #endif
 #define ACROSS 2

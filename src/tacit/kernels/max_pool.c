@@ -9,7 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __AVX512F__
 #define LANES 16
+#define NUMBERS {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+#elif defined(__AVX__)
+#define LANES 8
+#define NUMBERS {0, 1, 2, 3, 4, 5, 6, 7}
+#else
+#define LANES 4
+#define NUMBERS {0, 1, 2, 3}
+#endif
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
@@ -20,7 +29,7 @@ typedef struct {
     long kernel_height, kernel_width, stride_height, stride_width, pad_top, pad_left, padded_height, padded_width;
 } Shape;
 
-static const Places LANE = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+static const Places LANE = NUMBERS;
 
 INLINE Vector load(const float *from, const long stride) {
     if (stride == 1) return *(const Vector *)from;
@@ -100,4 +109,14 @@ int tacit_max_pool(const float *images, long planes, const long *shape, float *v
         free(padded);
     }
     return (int)failed;
+}
+
+/* What came to each window goes to the place of its maximum, window after window, as with PyTorch. */
+void tacit_max_pool_backward(const float *g, const int64_t *places, long planes, long outs, long size, float *to, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (long plane = 0; plane < planes; plane++) {
+        float *restrict into = to + plane * size;
+        memset(into, 0, sizeof(float) * (size_t)size);
+        for (long k = plane * outs; k < (plane + 1) * outs; k++) into[places[k]] += g[k];
+    }
 }

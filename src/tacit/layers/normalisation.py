@@ -41,10 +41,10 @@ def _channels(records: int, x: Tensor, normalise: Normalise, g: Tensor) -> Seque
     """Scale and shift have one entry per channel, dimension 1 of the output."""
     g = g.flatten(2) if g.dim() > 2 else g[:, :, None]
     normal = normalise(full(x)).reshape(g.shape)
-    return [_of_records(records, rows) for rows in (torch.linalg.vecdot(g, normal), g.sum(2))]
+    return [of_records(records, rows) for rows in (torch.linalg.vecdot(g, normal), g.sum(2))]
 
 
-def _of_records(records: int, rows: Tensor) -> Dense:
+def of_records(records: int, rows: Tensor) -> Dense:
     return Dense(rows if len(rows) == records else rows.reshape(records, -1, rows.shape[1]).sum(1))
 
 
@@ -105,7 +105,7 @@ def gradients_of_group_norm(
     """Scale and shift of every row at once."""
     x, g = full(x).contiguous(), g.contiguous()
     rows = group_norm_rows(x, g, groups, eps) or _group_norm_rows(x, g, groups, eps)
-    return [_of_records(records, part) for part in rows]
+    return [of_records(records, part) for part in rows]
 
 
 def _group_norm_rows(x: Tensor, g: Tensor, groups: int, eps: float) -> tuple[Tensor, Tensor]:
