@@ -8,6 +8,7 @@ from tacit.audit.engine.judge import CLIP, HALF, PRECISION, RECORDS, Workload
 from tacit.mechanisms import ClipLayers
 
 LARGE = (130, 140)  # 18,200 entries: above the 16,384 from which on the kernel may use several threads
+WIDE = 520  # so that 256 positions take less work than the gradients of such a layer
 _ADDED = 3
 
 
@@ -130,7 +131,7 @@ def workloads() -> list[Workload]:
             "bfloat16", lambda: perceptron(half), classify, (plain.to(half), labels, volume), precision=HALF
         ),
         Workload(
-            "worst-case rounding", lambda: nn.Linear(16, 16, bias=False), sum_of_outputs, _worst_rounding(),
+            "worst-case rounding", lambda: nn.Linear(WIDE, WIDE, bias=False), sum_of_outputs, _worst_rounding(),
             precision=5 * PRECISION,
         ),
         Workload("data set", lambda: Bag(3), classify, _items(), loading={"collate_fn": _padded}),
@@ -166,10 +167,14 @@ def _tokens(length: int, vocabulary: int) -> Tensor:
 
 
 def _worst_rounding() -> tuple[Tensor, Tensor]:
-    """The last record's positions, added in float32, round up at nearly every addition; its norm does not."""
-    inputs = torch.zeros(RECORDS + 1, 256, 16)
-    inputs[:, 0] = torch.randn(RECORDS + 1, 16, generator=torch.Generator().manual_seed(6))
-    inputs[-1] = 1 + 65 * 2.0**-23
+    """The last record's positions, added in float32, round up at nearly every addition; its norm does not.
+
+    Of so wide a layer the norm comes from products of positions, of which one entry each makes exact ones.
+    """
+    inputs = torch.zeros(RECORDS + 1, 256, WIDE)
+    for record in range(RECORDS):
+        inputs[record, :, record] = 0.5 + record / RECORDS
+    inputs[-1, :, -1] = 1 + 65 * 2.0**-23
     return inputs, torch.ones(RECORDS + 1)
 
 
