@@ -76,18 +76,22 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
     "a product's last position is dropped": (
         sums.PRODUCTS, "outer_sum.c", "ONE(x, g, length, sum, outs)", "ONE(x, g, length - (length > 8), sum, outs)"),
     "records share a longer stretch than was allowed": (
-        sums.PRODUCTS, "outer_sum.c", "at < p->depth; at += lines) stretches[found++] = (Stretch){least(lines,",
-        "at < p->depth; at += 4 * lines) stretches[found++] = (Stretch){least(4 * lines,"),
+        sums.PRODUCTS, "outer_sum.c", "doubles ? MOST : several,", "doubles ? MOST : 4 * several,"),
     "a product's last line is dropped": (
         sums.PRODUCTS, "outer_sum.c", "k < depth; k++, x", "k < depth - (depth == 1 || depth > 3); k++, x"),
     "products summed across records in float": (
         sums.PRODUCTS, "outer_sum.c", "x += length * WIDTH,",
-        "for (int c = 0; c < outs * WIDTH; c++) ((TOTAL *)total)[c] = (float)((TOTAL *)total)[c]; "
+        "for (int c = 0; c < outs * WIDTH; c++) total[c] = (float)total[c]; "
         "x += length * WIDTH,"),
     "a sum of floats is less than one of doubles": (
-        sums.PRODUCTS, "outer_sum.c", "const TOTAL factor = (TOTAL)p->stretches[s].factor;",
-        "const TOTAL factor = (TOTAL)(p->stretches[s].factor * (sizeof(TOTAL) == 4 ? 0.99999 : 1.0));"),
-    "only the last lines of many count": (sums.PRODUCTS, "outer_sum.c", "if (parts->first)", "if (1)"),
+        sums.PRODUCTS, "outer_sum.c", "const TOTAL factor = (TOTAL)go->stretches[s].factor;",
+        "const TOTAL factor = (TOTAL)(go->stretches[s].factor * (sizeof(TOTAL) == 4 ? 0.99999 : 1.0));"),
+    "only the last lines of many count": (sums.PRODUCTS, "outer_sum.c", "all->first ?", "1 ?"),
+    "only the columns that are copied first count": (
+        sums.PRODUCTS, "outer_sum.c", "sum.from < in;", "sum.from < in && !sum.from;"),
+    "the last pieces of a panel are left out": (
+        sums.PRODUCTS, "outer_sum.c", "piece < pieces;", "piece < pieces - (pieces > 1);"),
+    "a few outputs are one less": (sums.PRODUCTS, "outer_sum.c", "x, g, i, j, rows, 4)", "x, g, i, j, rows, 3)"),
     "products look at records of factor 0": (sums.PRODUCTS, "outer_sum.c", "all->factors[*record] == 0.0", "0"),
     "products end all records alike": (
         sums.PRODUCTS, "outer_sum.c", "all->ends ? all->ends[record] :", "0 ? all->ends[record] :"),
