@@ -42,6 +42,7 @@ static long greatest(long a, long b) { return a > b ? a : b; }
 #define MOST 4096       /* ... or so many, where sums are rounded at the end of one */
 #define ROOM (1L << 20) /* bytes of x that are copied together: they stay in the second-level cache */
 #define BLOCK 4         /* panels of g that are copied together */
+#define AHEAD 8         /* lines that are fetched before they are copied */
 #define PIECES 4        /* pieces of work for each thread, at least */
 #define FEW_POSITIONS 8 /* up to here the double sum of a record costs less than adding it to the others would */
 
@@ -75,13 +76,15 @@ typedef struct { /* what is summed */
 /* ---- copies in the order in which they are read ---- */
 
 /* Lines `start` to `stop` of some columns into panels [depth][width] of them, zeros behind the last; times factors where
-   wanted. */
+   wanted. Each begins on another page of memory: what is needed next is asked for by hand. */
 #define COPY(NAME, TYPE, FEW_OF_TYPE)                                                                              \
     INLINE void NAME(const Go *go, const float *from, long stride, long columns, const long width,                 \
                      const int scaled, long start, long stop, TYPE *restrict to) {                                 \
-        for (long k = start; k < stop; k++)                                                                        \
+        for (long k = start; k < stop; k++) {                                                                      \
+            const float *ahead = from + go->lines[least(k + AHEAD, go->depth - 1)] * stride;                       \
             for (long c = 0; c < columns; c += width) {                                                            \
                 TYPE *restrict panel = to + c * go->depth + k * width;                                             \
+                for (long o = 0; o < width; o += 16) __builtin_prefetch(ahead + c + o);                            \
                 const float *line = from + go->lines[k] * stride + c;                                              \
                 float filled_up[VECTORS * BYTES / 4] = {0};                                                        \
                 if (columns - c < width) line = memcpy(filled_up, line, sizeof(float) * (size_t)(columns - c));    \
@@ -93,6 +96,7 @@ typedef struct { /* what is summed */
                         *(FEW_OF_TYPE *)(panel + o) = __builtin_convertvector(few, FEW_OF_TYPE);                   \
                     }                                                                                              \
             }                                                                                                      \
+        }                                                                                                          \
     }
 
 COPY(copy_doubles, double, FewDoubles)
