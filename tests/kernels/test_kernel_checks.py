@@ -106,18 +106,22 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
     "a product's last position is dropped": (
         calls.PRODUCTS, "outer_sum.c", "ONE(x, g, length, sum, outs)", "ONE(x, g, length - (length > 8), sum, outs)"),
     "records share a longer stretch than was allowed": (
-        calls.PRODUCTS, "outer_sum.c", "at < p->depth; at += lines) stretches[found++] = (Stretch){least(lines,",
-        "at < p->depth; at += 4 * lines) stretches[found++] = (Stretch){least(4 * lines,"),
+        calls.PRODUCTS, "outer_sum.c", "doubles ? MOST : several,", "doubles ? MOST : 4 * several,"),
     "a product's last line is dropped": (
         calls.PRODUCTS, "outer_sum.c", "k < depth; k++, x", "k < depth - (depth == 1 || depth > 3); k++, x"),
     "products summed across records in float": (
         calls.PRODUCTS, "outer_sum.c", "x += length * WIDTH,",
-        "for (int c = 0; c < outs * WIDTH; c++) ((TOTAL *)total)[c] = (float)((TOTAL *)total)[c]; "
+        "for (int c = 0; c < outs * WIDTH; c++) total[c] = (float)total[c]; "
         "x += length * WIDTH,"),
     "a sum of floats is less than one of doubles": (
-        calls.PRODUCTS, "outer_sum.c", "const TOTAL factor = (TOTAL)p->stretches[s].factor;",
-        "const TOTAL factor = (TOTAL)(p->stretches[s].factor * (sizeof(TOTAL) == 4 ? 0.99999 : 1.0));"),
-    "only the last lines of many count": (calls.PRODUCTS, "outer_sum.c", "if (parts->first)", "if (1)"),
+        calls.PRODUCTS, "outer_sum.c", "const TOTAL factor = (TOTAL)go->stretches[s].factor;",
+        "const TOTAL factor = (TOTAL)(go->stretches[s].factor * (sizeof(TOTAL) == 4 ? 0.99999 : 1.0));"),
+    "only the last lines of many count": (calls.PRODUCTS, "outer_sum.c", "all->first ?", "1 ?"),
+    "only the columns that are copied first count": (
+        calls.PRODUCTS, "outer_sum.c", "sum.from < in;", "sum.from < in && !sum.from;"),
+    "the last pieces of a panel are left out": (
+        calls.PRODUCTS, "outer_sum.c", "piece < pieces;", "piece < pieces - (pieces > 1);"),
+    "a few outputs are one less": (calls.PRODUCTS, "outer_sum.c", "x, g, i, j, rows, 4)", "x, g, i, j, rows, 3)"),
     "products look at records of factor 0": (calls.PRODUCTS, "outer_sum.c", "all->factors[*record] == 0.0", "0"),
     "products end all records alike": (
         calls.PRODUCTS, "outer_sum.c", "all->ends ? all->ends[record] :", "0 ? all->ends[record] :"),

@@ -8,8 +8,9 @@
    records may be one stretch, it is of floats altogether.
 
    All are products of matrices: a tile of OUTS by VECTORS vectors stays in registers while a stretch of lines (a line is
-   one position of one record) goes by, from copies ("panels") that lie in memory in the order in which they are read. A
-   tile is computed by one thread, line after line: the number of threads changes no bit. */
+   one position of one record) goes by, from copies ("panels") that lie in memory in the order in which they are read. Its
+   sum is then added to that of the stretches before, which lies in the first-level cache. A tile is computed by one
+   thread, line after line: the number of threads changes no bit. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,80 +21,86 @@
 #define INLINE static inline __attribute__((always_inline))
 
 static long least(long a, long b) { return a < b ? a : b; }
+static long greatest(long a, long b) { return a > b ? a : b; }
 
 #ifdef __AVX512F__
 #define BYTES 64
-#define OUTS 8
-#define VECTORS 1 /* 8 of 32 registers hold the tile, 16 its sum in double precision */
+#define OUTS 12 /* 24 of 32 registers hold the tile */
+#define FEW 4   /* floats that are turned into doubles together; OUTS are so many times as much */
 #else
+#ifdef __AVX__
 #define BYTES 32
-#define OUTS 6
-#define VECTORS 2 /* 12 of 16 */
+#else
+#define BYTES 16 /* compilers keep longer vectors in memory there */
 #endif
+#define OUTS 6 /* 12 of 16 */
+#define FEW 2
+#endif
+#define VECTORS 2
 
-#define DEPTH 256       /* lines of a part */
-#define SLAB 8          /* lines that are copied together */
-#define BLOCK 4         /* panels of g that are one thread's next piece of work ... */
-#define CHUNK 8         /* ... together with so many of x, which stay in the second-level cache */
-#define PARTS 16        /* so many times DEPTH lines between two waits of the threads for each other ... */
-#define ROOM (4L << 20) /* ... or copies of so many bytes */
-#define MOST 2048       /* outputs and inputs at a time */
+#define DEPTH 256       /* lines of one go, of which a tile's panel of x nearly fits into the first-level cache ... */
+#define MOST 4096       /* ... or so many, where sums are rounded at the end of one */
+#define ROOM (1L << 20) /* bytes of x that are copied together: they stay in the second-level cache */
+#define BLOCK 4         /* panels of g that are copied together */
+#define AHEAD 8         /* lines that are fetched before they are copied */
+#define PIECES 4        /* pieces of work for each thread, at least */
 #define FEW_POSITIONS 8 /* up to here the double sum of a record costs less than adding it to the others would */
 
 typedef double Doubles __attribute__((vector_size(BYTES), aligned(8)));
 typedef float Floats __attribute__((vector_size(BYTES), aligned(4)));
-typedef float Half __attribute__((vector_size(BYTES / 2), aligned(4)));
-
-typedef struct {
-    long line; /* of the first position, in x and g; the others follow */
-    long length;
-    double factor;
-} Run;
+typedef double FewDoubles __attribute__((vector_size(FEW * 8), aligned(8)));
+typedef float FewFloats __attribute__((vector_size(FEW * 4), aligned(4)));
 
 typedef struct { /* lines that are added up in single precision, and what their sum counts for */
     long length;
     double factor;
 } Stretch;
 
-typedef struct { /* the lines that are added in one go, and the part of the result that they are added to */
-    const Run *runs;
-    const Stretch *stretches;
-    long count, parts, depth, before; /* runs, stretches, lines, and the room of the parts before in lines */
-    int scaled;                       /* factors are in the copies of g, not in the stretches */
-    const float *x, *g; /* at the part's first column */
-    long in, out;       /* from one line to the next */
-    long ins, outs;
-    void *to;  /* doubles, or floats */
-    int first; /* nothing is there yet to add to */
-} Part;
+typedef struct { /* the lines that are added in one go */
+    long depth, count; /* lines, stretches */
+    int scaled;        /* factors are in the copies of g, not in the stretches */
+    long lines[MOST];  /* where they are in x and g */
+    double factors[MOST];
+    Stretch stretches[MOST];
+} Go;
+
+typedef struct { /* what is summed */
+    const float *x, *g;
+    long in, out;
+    long from, ins; /* the columns of x that are copied */
+    void *to;       /* doubles, or floats */
+    int first;      /* nothing is there yet to add to */
+    int threads;
+} Sum;
 
 /* ---- copies in the order in which they are read ---- */
 
-/* Lines `start` to `stop` of a part into panels [depth][width] of their columns, zeros behind the last; times factors
-   where wanted. Few lines at a time, so that each is read from end to end while the panels are written by the piece. */
-#define COPY(NAME, TYPE)                                                                                           \
-    INLINE void NAME(const Part *p, const float *from, long stride, long columns, const long width,                \
+/* Lines `start` to `stop` of some columns into panels [depth][width] of them, zeros behind the last; times factors where
+   wanted. Each begins on another page of memory: what is needed next is asked for by hand. */
+#define COPY(NAME, TYPE, FEW_OF_TYPE)                                                                              \
+    INLINE void NAME(const Go *go, const float *from, long stride, long columns, const long width,                 \
                      const int scaled, long start, long stop, TYPE *restrict to) {                                 \
-        const float *lines[SLAB];                                                                                  \
-        double factors[SLAB];                                                                                      \
-        for (long r = 0, at = 0; r < p->count; at += p->runs[r++].length)                                          \
-            for (long t = at > start ? at : start; t < least(stop, at + p->runs[r].length); t++)                   \
-                lines[t - start] = from + (p->runs[r].line + t - at) * stride, factors[t - start] = p->runs[r].factor; \
-        for (long c = 0; c < columns; c += width)                                                                  \
-            for (long t = 0; t < stop - start; t++) {                                                              \
-                TYPE *restrict panel = to + c * p->depth + (start + t) * width;                                    \
-                const float *restrict line = lines[t] + c;                                                         \
-                const double factor = scaled ? factors[t] : 1.0;                                                   \
-                const long left = columns - c;                                                                     \
-                if (left >= width)                                                                                 \
-                    for (long k = 0; k < width; k++) panel[k] = (TYPE)(factor * (double)line[k]);                  \
+        for (long k = start; k < stop; k++) {                                                                      \
+            const float *ahead = from + go->lines[least(k + AHEAD, go->depth - 1)] * stride;                       \
+            for (long c = 0; c < columns; c += width) {                                                            \
+                TYPE *restrict panel = to + c * go->depth + k * width;                                             \
+                for (long o = 0; o < width; o += 16) __builtin_prefetch(ahead + c + o);                            \
+                const float *line = from + go->lines[k] * stride + c;                                              \
+                float filled_up[VECTORS * BYTES / 4] = {0};                                                        \
+                if (columns - c < width) line = memcpy(filled_up, line, sizeof(float) * (size_t)(columns - c));    \
+                if (!scaled && sizeof(TYPE) == sizeof(float)) memcpy(panel, line, sizeof(float) * (size_t)width);  \
                 else                                                                                               \
-                    for (long k = 0; k < width; k++) panel[k] = k < left ? (TYPE)(factor * (double)line[k]) : (TYPE)0; \
+                    for (long o = 0; o < width; o += FEW) {                                                        \
+                        FewDoubles few = __builtin_convertvector(*(const FewFloats *)(line + o), FewDoubles);      \
+                        if (scaled) few *= go->factors[k];                                                         \
+                        *(FEW_OF_TYPE *)(panel + o) = __builtin_convertvector(few, FEW_OF_TYPE);                   \
+                    }                                                                                              \
             }                                                                                                      \
+        }                                                                                                          \
     }
 
-COPY(copy_doubles, double)
-COPY(copy_floats, float)
+COPY(copy_doubles, double, FewDoubles)
+COPY(copy_floats, float, FewFloats)
 
 /* ---- a tile ---- */
 
@@ -117,117 +124,104 @@ TILE(tile_of_floats, float, Floats)
 #define DOUBLES (VECTORS * BYTES / 8) /* columns of a tile */
 #define FLOATS (VECTORS * BYTES / 4)
 
-/* What a stretch adds to the sum. Nearly always the factor is 1, and sums do not wait for the units that multiply. */
-#define ADD_UP(NAME, TYPE, TOTAL)                                                                                  \
+/* What a stretch adds to the sum. */
+#define ADD_UP(NAME, TYPE, TOTAL, STEP, ADD)                                                                       \
     INLINE void NAME(TOTAL *restrict total, const TOTAL factor, const TYPE *restrict sum, const int count) {       \
-        for (int c = 0; c < count; c++) total[c] += factor * (TOTAL)sum[c];                                        \
+        for (int c = 0; c < count; c += STEP) ADD;                                                                 \
     }
 
-ADD_UP(add_doubles, double, double)
-ADD_UP(add_floats, float, float)
-#ifdef __AVX512F__ /* where the sum stays in registers */
-INLINE void add_widened(double *total, const double factor, const float *sum, const int count) {
-    for (int c = 0; c < count; c += 16) {
-        const __m512 some = _mm512_loadu_ps(sum + c);
-        const __m256 high = (__m256)_mm512_extractf64x4_pd((__m512d)some, 1);
-        *(Doubles *)(total + c) += factor * (Doubles)_mm512_cvtps_pd(_mm512_castps512_ps256(some));
-        *(Doubles *)(total + c + 8) += factor * (Doubles)_mm512_cvtps_pd(high);
-    }
-}
+ADD_UP(add_doubles, double, double, 1, total[c] += factor * sum[c])
+ADD_UP(add_floats, float, float, 1, total[c] += factor * sum[c])
+#ifdef __AVX512F__ /* from memory to doubles in one instruction */
+ADD_UP(add_widened, float, double, FLOATS,
+       for (int lane = c; lane < c + FLOATS; lane += 8)
+           *(Doubles *)(total + lane) += factor * (Doubles)_mm512_cvtps_pd(_mm256_loadu_ps(sum + lane)))
 #else
-ADD_UP(add_widened, float, double)
+ADD_UP(add_widened, float, double, 1, total[c] += factor * (double)sum[c])
 #endif
 
-/* A tile of the result: all stretches of all parts are added to it, in registers if there are enough, and then it goes
-   to where it belongs. `outs` is what the compiler unrolls, `rows` what there is. */
-#define WHOLE_TILE(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL, TOTALS, ADD, RESULT)                                     \
-    INLINE void NAME(const Part *parts, long count, const TYPE *room, long line, long i, long j, long rows,        \
+/* A tile of the result: all stretches are added to it, and then it goes to where it belongs, which is fetched in the
+   meantime. `outs` is what the compiler unrolls, `rows` what there is. */
+#define PUT(RESULT, COLUMNS)                                                                                       \
+    for (long c = 0; c < (COLUMNS); c++) to[c] = all->first ? (RESULT)of_row[c] : to[c] + (RESULT)of_row[c]
+
+#define WHOLE_TILE(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL, ADD, RESULT)                                             \
+    INLINE void NAME(const Go *go, const Sum *all, const TYPE *x, const TYPE *g, long i, long j, long rows,        \
                      const int outs) {                                                                             \
-        enum { EACH = sizeof(TOTAL) / sizeof(TYPE) }; /* vectors of the sum for one of a stretch */                \
-        const long x_columns = (parts->ins + WIDTH - 1) / WIDTH * WIDTH, columns = least(WIDTH, parts->ins - j);   \
-        TOTALS total[OUTS][VECTORS * EACH];                                                                        \
-        for (int o = 0; o < outs; o++)                                                                             \
-            for (int v = 0; v < VECTORS * EACH; v++) total[o][v] = (TOTALS){0};                                    \
-        for (const Part *p = parts; p < parts + count; p++) {                                                      \
-            const TYPE *x = room + p->before * line + j * p->depth;                                                \
-            const TYPE *g = room + p->before * line + (x_columns + i) * p->depth;                                  \
-            for (long s = 0; s < p->parts; s++) {                                                                  \
-                VECTOR sum[OUTS][VECTORS];                                                                         \
-                const long length = p->stretches[s].length;                                                        \
-                const TOTAL factor = (TOTAL)p->stretches[s].factor;                                                \
-                ONE(x, g, length, sum, outs);                                                                      \
-                if (factor == 1) ADD((TOTAL *)total, 1, (const TYPE *)sum, outs * WIDTH);                          \
-                else ADD((TOTAL *)total, factor, (const TYPE *)sum, outs * WIDTH);                                 \
-                x += length * WIDTH, g += length * OUTS;                                                           \
-            }                                                                                                      \
+        const long columns = least(WIDTH, all->in - j);                                                            \
+        RESULT *restrict to = (RESULT *)all->to + i * all->in + j;                                                 \
+        TOTAL total[OUTS * WIDTH] __attribute__((aligned(64)));                                                    \
+        memset(total, 0, sizeof(TOTAL) * (size_t)(outs * WIDTH));                                                  \
+        for (long o = 0; o < rows; o++)                                                                            \
+            for (long c = 0; c < columns; c += 64 / sizeof(RESULT)) __builtin_prefetch(to + o * all->in + c, 1);   \
+        for (long s = 0; s < go->count; s++) {                                                                     \
+            VECTOR sum[OUTS][VECTORS] __attribute__((aligned(64)));                                                \
+            const long length = go->stretches[s].length;                                                           \
+            const TOTAL factor = (TOTAL)go->stretches[s].factor;                                                   \
+            ONE(x, g, length, sum, outs);                                                                          \
+            ADD(total, factor, (const TYPE *)sum, outs * WIDTH);                                                   \
+            x += length * WIDTH, g += length * OUTS;                                                               \
         }                                                                                                          \
-        for (long o = 0; o < rows; o++) {                                                                          \
-            RESULT *restrict to = (RESULT *)parts->to + (i + o) * parts->in + j;                                   \
-            const TOTAL *of_row = (const TOTAL *)total[o];                                                         \
-            if (parts->first)                                                                                      \
-                for (long c = 0; c < columns; c++) to[c] = (RESULT)of_row[c];                                      \
-            else                                                                                                   \
-                for (long c = 0; c < columns; c++) to[c] += (RESULT)of_row[c];                                     \
-        }                                                                                                          \
+        const TOTAL *of_row = total;                                                                               \
+        for (long o = 0; o < rows; o++, to += all->in, of_row += WIDTH)                                            \
+            if (columns == WIDTH) PUT(RESULT, WIDTH);                                                              \
+            else PUT(RESULT, columns);                                                                             \
     }
 
 #define BY_OUTS(NAME, ONE, TYPE)                                                                                   \
-    static void NAME(const Part *parts, long count, const TYPE *room, long line, long i, long j) {                 \
-        const long rows = least(OUTS, parts->outs - i);                                                            \
-        switch (rows) {                                                                                            \
-        case 1: ONE(parts, count, room, line, i, j, rows, 1); return;                                              \
-        case 2: ONE(parts, count, room, line, i, j, rows, 2); return;                                              \
-        case 3:                                                                                                    \
-        case 4: ONE(parts, count, room, line, i, j, rows, 4); return;                                              \
-        default: ONE(parts, count, room, line, i, j, rows, OUTS); return;                                          \
-        }                                                                                                          \
+    static void NAME(const Go *go, const Sum *all, const TYPE *x, const TYPE *g, long i, long j) {                 \
+        const long rows = least(OUTS, all->out - i);                                                               \
+        if (rows <= 4) ONE(go, all, x, g, i, j, rows, 4);                                                          \
+        else ONE(go, all, x, g, i, j, rows, OUTS);                                                                 \
     }
 
-/* ---- several parts: all threads copy, then all threads compute; they wait for each other once ---- */
+/* ---- one go: all threads copy the columns of x, and then each copies some panels of g at a time and computes ---- */
 
-/* The parts are for the same outputs and inputs. `room` holds the panels of x of the first part, those of g, and so on. */
-#define ADD_PARTS(NAME, TYPE, WIDTH, COPY_LINES, ADD_TILE)                                                         \
-    static void NAME(const Part *parts, long count, TYPE *room, int threads) {                                     \
-        const long x_panels = (parts->ins + WIDTH - 1) / WIDTH, g_panels = (parts->outs + OUTS - 1) / OUTS;        \
-        const long blocks = (g_panels + BLOCK - 1) / BLOCK, chunks = (x_panels + CHUNK - 1) / CHUNK;               \
-        const long line = x_panels * WIDTH + g_panels * OUTS; /* numbers to copy */                                \
-        _Pragma("omp parallel num_threads(threads) if (threads > 1)")                                              \
+/* `room` holds the panels of x, and for each thread those of g. */
+#define ADD_GO(NAME, TYPE, WIDTH, COPY_LINES, ADD_TILE)                                                            \
+    static void NAME(const Go *go, const Sum *all, TYPE *room) {                                                   \
+        const long panels = (all->ins + WIDTH - 1) / WIDTH, blocks = (all->out + BLOCK * OUTS - 1) / (BLOCK * OUTS); \
+        const long pieces = all->threads > 1 ? least(panels, (PIECES * all->threads + blocks - 1) / blocks) : 1;   \
+        int threads = 0;                                                                                           \
+        _Pragma("omp parallel num_threads(all->threads) if (all->threads > 1)")                                    \
         {                                                                                                          \
-            _Pragma("omp for schedule(static) collapse(2)")                                                        \
-            for (long part = 0; part < count; part++)                                                              \
-                for (long start = 0; start < DEPTH; start += SLAB) {                                               \
-                    const Part *p = parts + part;                                                                  \
-                    const long stop = least(start + SLAB, p->depth);                                               \
-                    TYPE *x = room + p->before * line, *g = x + x_panels * WIDTH * p->depth;                       \
-                    if (start >= stop) continue;                                                                   \
-                    COPY_LINES(p, p->x, p->in, p->ins, WIDTH, 0, start, stop, x);                                  \
-                    if (p->scaled) COPY_LINES(p, p->g, p->out, p->outs, OUTS, 1, start, stop, g);                  \
-                    else COPY_LINES(p, p->g, p->out, p->outs, OUTS, 0, start, stop, g);                            \
-                }                                                                                                  \
+            int thread;                                                                                            \
+            _Pragma("omp atomic capture")                                                                          \
+            thread = threads++;                                                                                    \
+            TYPE *x = room, *g = room + (panels * WIDTH + thread * BLOCK * OUTS) * go->depth;                      \
+            _Pragma("omp for schedule(static)")                                                                    \
+            for (long k = 0; k < go->depth; k++)                                                                   \
+                COPY_LINES(go, all->x + all->from, all->in, all->ins, WIDTH, 0, k, k + 1, x);                      \
             _Pragma("omp for schedule(dynamic) collapse(2) nowait")                                                \
-            for (long chunk = 0; chunk < chunks; chunk++)                                                          \
-                for (long block = 0; block < blocks; block++)                                                      \
-                    for (long i = block * BLOCK; i < g_panels && i < (block + 1) * BLOCK; i++)                     \
-                        for (long j = chunk * CHUNK; j < x_panels && j < (chunk + 1) * CHUNK; j++)                 \
-                            ADD_TILE(parts, count, room, line, i * OUTS, j * WIDTH);                               \
+            for (long start = 0; start < all->out; start += BLOCK * OUTS)                                          \
+                for (long piece = 0; piece < pieces; piece++) {                                                    \
+                    const long stop = least(all->out, start + BLOCK * OUTS);                                       \
+                    const float *from = all->g + start;                                                            \
+                    if (go->scaled) COPY_LINES(go, from, all->out, stop - start, OUTS, 1, 0, go->depth, g);        \
+                    else COPY_LINES(go, from, all->out, stop - start, OUTS, 0, 0, go->depth, g);                   \
+                    for (long j = panels * piece / pieces; j < panels * (piece + 1) / pieces; j++)                 \
+                        for (long i = start; i < stop; i += OUTS)                                                  \
+                            ADD_TILE(go, all, x + j * WIDTH * go->depth, g + (i - start) * go->depth, i,           \
+                                     all->from + j * WIDTH);                                                       \
+                }                                                                                                  \
         }                                                                                                          \
     }
 
-#define SUMS(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL, TOTALS, ADD, RESULT, COPY_LINES)                               \
-    WHOLE_TILE(NAME##_in_tile, ONE, TYPE, VECTOR, WIDTH, TOTAL, TOTALS, ADD, RESULT)                               \
+#define SUMS(NAME, ONE, TYPE, VECTOR, WIDTH, TOTAL, ADD, RESULT, COPY_LINES)                                       \
+    WHOLE_TILE(NAME##_in_tile, ONE, TYPE, VECTOR, WIDTH, TOTAL, ADD, RESULT)                                       \
     BY_OUTS(NAME##_by_outs, NAME##_in_tile, TYPE)                                                                  \
-    ADD_PARTS(NAME, TYPE, WIDTH, COPY_LINES, NAME##_by_outs)
+    ADD_GO(NAME, TYPE, WIDTH, COPY_LINES, NAME##_by_outs)
 
 #define OF_DOUBLES(NAME, RESULT) \
-    SUMS(NAME, tile_of_doubles, double, Doubles, DOUBLES, double, Doubles, add_doubles, RESULT, copy_doubles)
-#define OF_FLOATS(NAME, TOTAL, TOTALS, ADD, RESULT) \
-    SUMS(NAME, tile_of_floats, float, Floats, FLOATS, TOTAL, TOTALS, ADD, RESULT, copy_floats)
+    SUMS(NAME, tile_of_doubles, double, Doubles, DOUBLES, double, add_doubles, RESULT, copy_doubles)
+#define OF_FLOATS(NAME, TOTAL, ADD, RESULT) \
+    SUMS(NAME, tile_of_floats, float, Floats, FLOATS, TOTAL, ADD, RESULT, copy_floats)
 
 OF_DOUBLES(doubles_to_doubles, double)
 OF_DOUBLES(doubles_to_floats, float)
-OF_FLOATS(floats_to_doubles, double, Doubles, add_widened, double)
-OF_FLOATS(floats_rounded, double, Doubles, add_widened, float)
-OF_FLOATS(floats_to_floats, float, Floats, add_floats, float)
+OF_FLOATS(floats_to_doubles, double, add_widened, double)
+OF_FLOATS(floats_rounded, double, add_widened, float)
+OF_FLOATS(floats_to_floats, float, add_floats, float)
 
 /* ---- which lines ---- */
 
@@ -241,55 +235,26 @@ static long end_of(const Records *all, long record) {
     return all->ends ? all->ends[record] : (record + 1) * all->positions;
 }
 
-/* The next runs, of DEPTH lines at most, from line `*at` of record `*record` on; records of factor 0 are left out.
+/* The next lines, `most` or fewer, from line `*at` of record `*record` on; records of factor 0 are left out. A stretch is
+   so many lines of scaled records, or the lines of one record.
    A record is cut where it says itself, at its own 256th positions, and not where others left room: that would round it
    by its place, and where the result is of floats its parts, which may be long, would round the others. */
-static long next_runs(const Records *all, long *record, long *at, Run *runs, long *depth) {
-    long count = 0;
-    for (*depth = 0; *record < all->count && *depth < DEPTH;) {
-        long end = end_of(all, *record), begin = *record ? end_of(all, *record - 1) : 0;
+static void next_go(const Records *all, long several, long most, long *record, long *at, Go *go) {
+    go->depth = go->count = 0, go->scaled = all->positions <= FEW_POSITIONS;
+    while (*record < all->count) {
+        const long end = end_of(all, *record), begin = *record ? end_of(all, *record - 1) : 0;
         if (*at == end || all->factors[*record] == 0.0) {
             *at = end, ++*record;
             continue;
         }
-        long length = least(end - *at, DEPTH - (*at - begin) % DEPTH), room = DEPTH - *depth;
-        if (length > room) break;
-        runs[count++] = (Run){*at, length, all->factors[*record]};
-        *at += length, *depth += length;
+        const long length = least(end - *at, DEPTH - (*at - begin) % DEPTH);
+        if (length > most - go->depth) break;
+        if (!go->scaled) go->stretches[go->count++] = (Stretch){length, all->factors[*record]};
+        for (long k = 0; k < length; k++)
+            go->lines[go->depth] = (*at)++, go->factors[go->depth++] = all->factors[*record];
     }
-    return count;
-}
-
-/* What a tile adds up in registers: so many lines of scaled records, or each run by itself. */
-static long stretches_of(const Part *p, long lines, Stretch *stretches) {
-    long found = 0;
-    if (p->scaled)
-        for (long at = 0; at < p->depth; at += lines) stretches[found++] = (Stretch){least(lines, p->depth - at), 1.0};
-    else
-        for (; found < p->count; found++) stretches[found] = (Stretch){p->runs[found].length, p->runs[found].factor};
-    return found;
-}
-
-typedef struct {
-    Part parts[PARTS];
-    Run runs[PARTS][DEPTH];
-    Stretch stretches[PARTS][DEPTH];
-} Plan;
-
-/* The parts that the copies have room for; returns how many. */
-static long next_parts(const Records *all, long lines, long *record, long *at, long most, Plan *plan) {
-    long count = 0;
-    for (long before = 0; count < most; count++) {
-        Part *p = plan->parts + count;
-        p->runs = plan->runs[count], p->before = before;
-        p->count = next_runs(all, record, at, plan->runs[count], &p->depth);
-        if (p->count == 0) break;
-        p->scaled = all->positions <= FEW_POSITIONS;
-        p->stretches = plan->stretches[count];
-        p->parts = stretches_of(p, lines, plan->stretches[count]);
-        before += (p->depth + 15) / 16 * 16; /* so that every part starts a cache line */
-    }
-    return count;
+    for (long k = 0; go->scaled && k < go->depth; k += several)
+        go->stretches[go->count++] = (Stretch){least(several, go->depth - k), 1.0};
 }
 
 /* to [out, in]; 0, or 1 where memory is short. `several`: records of one position that share a stretch, or 1; `single`:
@@ -302,32 +267,27 @@ int tacit_outer_sum(const float *x, const float *g, const double *factors, const
     if (positions > 1 || ends) several = 1;
     const int doubles = positions <= FEW_POSITIONS && several <= 1;
     const int rounded = single && positions == 1 && several < records;
-    const long size = doubles ? sizeof(double) : sizeof(float);
-    const long line = size * (least(in, MOST) + FLOATS + least(out, MOST) + OUTS), fit = ROOM / (DEPTH * line);
-    const long wanted = rounded ? (records + DEPTH - 1) / DEPTH : fit < 1 ? 1 : fit; /* one go: rounded once */
-    const long most = least(wanted, PARTS), lines = least(most * DEPTH, end_of(&all, records - 1) + 16 * most);
-    void *room = aligned_alloc(64, (size_t)(line * lines / 64 + 1) * 64);
-    Plan *plan = malloc(sizeof *plan);
-    long count, first = 1;
-    for (long at = 0, record = 0; room && plan; first = 0) {
-        count = next_parts(&all, doubles ? DEPTH : several, &record, &at, most, plan);
-        if (count == 0) break;
-        for (long i = 0; i < out; i += MOST)
-            for (long j = 0; j < in; j += MOST) {
-                for (Part *p = plan->parts; p < plan->parts + count; p++) {
-                    p->x = x + j, p->g = g + i, p->in = in, p->out = out, p->first = first;
-                    p->to = single ? (void *)((float *)to + i * in + j) : (void *)((double *)to + i * in + j);
-                    p->ins = least(MOST, in - j), p->outs = least(MOST, out - i);
-                }
-                if (doubles && single) doubles_to_floats(plan->parts, count, room, threads);
-                else if (doubles) doubles_to_doubles(plan->parts, count, room, threads);
-                else if (rounded) floats_rounded(plan->parts, count, room, threads);
-                else if (single) floats_to_floats(plan->parts, count, room, threads);
-                else floats_to_doubles(plan->parts, count, room, threads);
-            }
+    const long size = doubles ? sizeof(double) : sizeof(float), width = VECTORS * BYTES / size;
+    const long lines = rounded ? greatest(DEPTH, least(MOST, records)) : DEPTH; /* one go: rounded once */
+    const long panels = (in + width - 1) / width, fit = greatest(1, ROOM / (lines * width * size));
+    const long chunks = (panels + fit - 1) / fit, chunk = (panels + chunks - 1) / chunks * width;
+    void *room = aligned_alloc(64, (size_t)((chunk + threads * BLOCK * OUTS) * lines * size / 64 + 1) * 64);
+    Go *go = malloc(sizeof *go);
+    Sum sum = {x, g, in, out, 0, 0, to, 1, threads};
+    for (long at = 0, record = 0; room && go; sum.first = 0) {
+        next_go(&all, doubles ? MOST : several, lines, &record, &at, go);
+        if (go->depth == 0) break;
+        for (sum.from = 0; sum.from < in; sum.from += chunk) {
+            sum.ins = least(chunk, in - sum.from);
+            if (doubles && single) doubles_to_floats(go, &sum, room);
+            else if (doubles) doubles_to_doubles(go, &sum, room);
+            else if (rounded) floats_rounded(go, &sum, room);
+            else if (single) floats_to_floats(go, &sum, room);
+            else floats_to_doubles(go, &sum, room);
+        }
     }
-    if (room && plan && first) memset(to, 0, (single ? sizeof(float) : sizeof(double)) * (size_t)(in * out));
-    int failed = !room || !plan;
-    free(room), free(plan);
+    if (room && go && sum.first) memset(to, 0, (single ? sizeof(float) : sizeof(double)) * (size_t)(in * out));
+    const int failed = !room || !go;
+    free(room), free(go);
     return failed;
 }
