@@ -39,7 +39,7 @@ static long greatest(long a, long b) { return a > b ? a : b; }
 #define VECTORS 2
 
 #define DEPTH 256       /* lines of one go, of which a tile's panel of x nearly fits into the first-level cache ... */
-#define MOST 4096       /* ... or so many, where sums are rounded at the end of one */
+#define MOST 4096       /* ... or more where few columns leave room, as threads wait for each other at the end of one */
 #define ROOM (1L << 20) /* bytes of x that are copied together: they stay in the second-level cache */
 #define BLOCK 4         /* panels of g that are copied together */
 #define AHEAD 8         /* lines that are fetched before they are copied */
@@ -268,7 +268,7 @@ int tacit_outer_sum(const float *x, const float *g, const double *factors, const
     const int doubles = positions <= FEW_POSITIONS && several <= 1;
     const int rounded = single && positions == 1 && several < records;
     const long size = doubles ? sizeof(double) : sizeof(float), width = VECTORS * BYTES / size;
-    const long lines = rounded ? greatest(DEPTH, least(MOST, records)) : DEPTH; /* one go: rounded once */
+    const long lines = greatest(DEPTH, least(MOST, rounded ? records : ROOM / (in * size))); /* one go: rounded once */
     const long panels = (in + width - 1) / width, fit = greatest(1, ROOM / (lines * width * size));
     const long chunks = (panels + fit - 1) / fit, chunk = (panels + chunks - 1) / chunks * width;
     void *room = aligned_alloc(64, (size_t)((chunk + threads * BLOCK * OUTS) * lines * size / 64 + 1) * 64);
