@@ -268,7 +268,7 @@ int tacit_outer_sum(const float *x, const float *g, const double *factors, const
     const int doubles = positions <= FEW_POSITIONS && several <= 1;
     const int rounded = single && positions == 1 && several < records;
     const long size = doubles ? sizeof(double) : sizeof(float), width = VECTORS * BYTES / size;
-    const long lines = greatest(DEPTH, least(MOST, rounded ? records : ROOM / (in * size))); /* one go: rounded once */
+    const long lines = greatest(DEPTH, least(MOST, rounded ? records : ROOM / (2 * in * size))); /* one go: rounded once */
     const long panels = (in + width - 1) / width, fit = greatest(1, ROOM / (lines * width * size));
     const long chunks = (panels + fit - 1) / fit, chunk = (panels + chunks - 1) / chunks * width;
     void *room = aligned_alloc(64, (size_t)((chunk + threads * BLOCK * OUTS) * lines * size / 64 + 1) * 64);
