@@ -51,13 +51,13 @@ class RecordGradients(Protocol):
 def records_a_stretch(sample: int, bounds: Iterable[float]) -> int:
     """How many records of a sample may be added up in float32, one after the other, given the clip norms.
 
-    m shares of norm C at most are off by u C m (m + 2) / 2 then, u = 2^-24, the n / m stretches of a sample by u C n
-    (m + 2) / 2, and their sum, rounded at its end, by u C n more; with one record more every stretch may hold others,
+    m shares of norm C at most are off by u C m (m + 3) / 2 then, u = 2^-24, the n / m stretches of a sample by u C n
+    (m + 3) / 2, and their sum, rounded at its end, by u C n more; with one record more every stretch may hold others,
     and be off in the other direction.
     """
     if any(not 1e-20 < bound < 1e20 for bound in bounds):
         return 1  # sums that float32 could not hold with all its digits
-    found = int(STRETCHES * 2.0**24 / max(1, sample)) - 4
+    found = int(STRETCHES * 2.0**24 / max(1, sample)) - 5
     return max(1, found // _LEAST * _LEAST)  # seldom another one for one record more
 
 
