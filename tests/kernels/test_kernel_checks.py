@@ -129,7 +129,11 @@ BUGS = {  # the kernel, its source, what stands there, and the bug
         calls.WEIGHTED, "rows.c", "to[i] += factor * (double)row[i]", "to[i] = (float)(to[i] + factor * row[i])"),
     "rows rounded to float 1e-6 off": (calls.WEIGHTED, "rows.c", "= (float)sum[i]", "= (float)(sum[i] * 1.000001)"),
     "weighted rows look at factor 0": (calls.WEIGHTED, "rows.c", "if (factors[r] == 0.0) continue;", ""),
-    "squares in float": (calls.SQUARES, "rows.c", "+= (double)row[i + lane] * (double)", "+= row[i + lane] * "),
+    "squares in float": (
+        calls.SQUARES, "rows.c", "+= some * some",
+        "+= __builtin_convertvector("
+        "__builtin_convertvector(some, Half) * __builtin_convertvector(some, Half), Doubles)"),
+    "half of the squares are left out": (calls.SQUARES, "rows.c", "(sum[0] + sum[1])", "sum[0]"),
     "squares without a tail": (calls.SQUARES, "rows.c", "total += (double)row[i]", "total += 0.0 * (double)row[i]"),
 }  # fmt: skip
 KERNELS = {bug[0].name: bug[0] for bug in BUGS.values()}

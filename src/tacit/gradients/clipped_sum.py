@@ -116,8 +116,7 @@ def clipped_sum(
         chance = Randomness().record_chance(np.arange(rows))
     units = chance.records if sizes is None else len(sizes)  # of which some may have no record: it could not be made
     strategy = "record" if mechanism.numerics == "strict" else strategy
-    several = records_a_stretch(max(units, sample or 0), mechanism.bound_by_name().values())
-    summing = _Summing(losses, params, mechanism, units, strategy, several, guard)
+    summing = _Summing(losses, params, mechanism, units, strategy, max(units, sample or 0), guard)
     add = summing.add_trusted if isolation == "trusted" else summing.add
     may_be_known = isolation == "records" and strategy == "auto" and summing.meeting is None
     for groups in portions:
@@ -165,7 +164,7 @@ class _Summing:
         mechanism: GaussianSumMechanism,
         units: int,
         strategy: Strategy,
-        several: int,
+        sample: int,
         guard: StateGuard | None,
     ) -> None:
         self.mechanism, self.strategy = mechanism, strategy
@@ -174,13 +173,18 @@ class _Summing:
         self.by_formula = False  # what came last
         self.meeting = getattr(losses, "meeting", None)  # of ranks that share one model; see tacit.distributed.shards
         self.device = next(iter(params.values())).device
-        self.sums = Sums(several)
+        self.sums, self._sample = Sums(), sample
         self.squared_norms = torch.zeros(units, len(mechanism.shapes), dtype=torch.float64)
         self.faults: list[Exception] = []
         self.reasons: list[str] = []
         self._calls = 0
         self.is_of_parameters = False
         self.again: Again | None = None
+
+    @cached_property
+    def several(self) -> int:
+        """How many records may be added up in float32."""
+        return records_a_stretch(self._sample, self.mechanism.bound_by_name().values())
 
     @cached_property
     def computing(self) -> Computing:
@@ -324,7 +328,7 @@ class _Summing:
             elif self.meeting is not None:
                 self.meeting.add(partial(self._taken, gradients, factors))
             else:
-                self.sums.take(gradients, list(self.mechanism.shapes), factors)
+                self.sums.take(gradients, list(self.mechanism.shapes), factors, self.several)
                 for name, count in self.mechanism.counts(squares).items():
                     self.sums.add(name, count)
             self.squared_norms[torch.from_numpy(units)] = squares.cpu()
@@ -333,7 +337,7 @@ class _Summing:
         """One parameter's sum, whose activations are then free again."""
         column = list(self.mechanism.shapes).index(name)
         found = gradients.pop(name, None)
-        return None if found is None else found.weighted_sum(factors[:, column].contiguous(), self.sums.several)
+        return None if found is None else found.weighted_sum(factors[:, column].contiguous(), self.several)
 
     def _add_on_grid(self, gradients: Gradients, factors: Tensor) -> None:
         """The contribution of a single unit, in whole steps."""

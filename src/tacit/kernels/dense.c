@@ -17,6 +17,13 @@
 #define ROWS 4 /* that are added at a time, so that a sum is read and written once for all of them */
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef int Places __attribute__((vector_size(4 * LANES)));
+
+#if LANES == 16
+static const Places LANE = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#else
+static const Places LANE = {0, 1, 2, 3, 4, 5, 6, 7};
+#endif
 
 double tacit_square_sum(const float *row, long count); /* rows.c */
 
@@ -41,16 +48,15 @@ typedef struct {
 
 static float dot(const float *a, const float *b, long count) {
     Vector lanes[2] = {{0}};
-    float tail = 0.0f, sum[LANES];
+    float tail = 0.0f;
     long k = 0;
     for (; k + 2 * LANES <= count; k += 2 * LANES)
         for (int v = 0; v < 2; v++) lanes[v] += *(const Vector *)(a + k + v * LANES) * *(const Vector *)(b + k + v * LANES);
     if (k + LANES <= count) lanes[0] += *(const Vector *)(a + k) * *(const Vector *)(b + k), k += LANES;
     for (; k < count; k++) tail += a[k] * b[k];
-    *(Vector *)sum = lanes[0] + lanes[1];
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int lane = 0; lane < half; lane++) sum[lane] += sum[lane + half];
-    return sum[0] + tail;
+    Vector sum = lanes[0] + lanes[1];
+    for (int half = LANES / 2; half > 1; half /= 2) sum += __builtin_shuffle(sum, LANE ^ half);
+    return sum[0] + sum[1] + tail;
 }
 
 static float activated(float z, long how) {
@@ -82,7 +88,7 @@ static int by_outputs(const Network *n, long row, const float *z, float *g, long
         }
         float most = z[0], total = 0.0f;
         for (long o = 1; o < out; o++) most = z[o] > most ? z[o] : most;
-        for (long o = 0; o < out; o++) total += g[o] = expf(z[o] - most);
+        for (long o = 0; o < out; o++) total += g[o] = z[o] - most == 0.0f ? 1.0f : expf(z[o] - most);
         for (long o = 0; o < out; o++) g[o] /= total;
         g[class] -= 1.0f;
         return 0;

@@ -12,6 +12,10 @@
 #define PIECE (1 << 13) /* of a row: a thread's work, so that one long row keeps all of them busy */
 #define LANES 16
 
+typedef float Half __attribute__((vector_size(4 * LANES / 2), aligned(4)));
+typedef double Doubles __attribute__((vector_size(8 * LANES / 2)));
+typedef long Places __attribute__((vector_size(8 * LANES / 2)));
+
 /* to[c] += factor * row[c], for ROWS rows */
 static void add_rows(const float *const *rows, const double *factors, double *restrict to, long columns) {
     const float *restrict a = rows[0], *restrict b = rows[1], *restrict c = rows[2], *restrict d = rows[3];
@@ -49,14 +53,20 @@ void tacit_weighted_rows(const float *rows, const double *factors, long records,
 double tacit_square_sum(const float *row, long count); /* for other kernels too */
 
 double tacit_square_sum(const float *restrict row, long count) {
-    double parts[LANES] = {0.0}, total = 0.0;
+    Doubles parts[2] = {{0.0}};
+    double total = 0.0;
     long i = 0;
     for (; i + LANES <= count; i += LANES)
-        for (int lane = 0; lane < LANES; lane++) parts[lane] += (double)row[i + lane] * (double)row[i + lane];
-    for (int half = i > 0 ? LANES / 2 : 0; half > 0; half /= 2) /* in pairs: one after the other they would wait */
-        for (int lane = 0; lane < half; lane++) parts[lane] += parts[lane + half];
+        for (int part = 0; part < 2; part++) {
+            const Doubles some = __builtin_convertvector(*(const Half *)(row + i + part * LANES / 2), Doubles);
+            parts[part] += some * some;
+        }
     for (; i < count; i++) total += (double)row[i] * (double)row[i];
-    return total + parts[0];
+    if (count < LANES) return total;
+    Doubles sum = parts[0] + parts[1]; /* in pairs: one after the other they would wait */
+    sum += __builtin_shuffle(sum, (Places){4, 5, 6, 7, 0, 1, 2, 3});
+    sum += __builtin_shuffle(sum, (Places){2, 3, 0, 1, 6, 7, 4, 5});
+    return total + (sum[0] + sum[1]);
 }
 
 /* 0, or 1 where memory is short */

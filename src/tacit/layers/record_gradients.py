@@ -175,24 +175,17 @@ class Dense:
 
 
 class Sums(dict[str, Tensor]):
-    """Clipped sums by parameter, of those that were used: all others are zero.
+    """Clipped sums by parameter, of those that were used: all others are zero."""
 
-    Args:
-        several: records that may be added up in float32; a stretch of them is added to others in float64.
-    """
-
-    def __init__(self, several: int) -> None:
-        super().__init__()
-        self.several = several
-
-    def take(self, gradients: dict[str, RecordGradients], names: Sequence[str], factors: Tensor) -> None:
+    def take(self, gradients: dict[str, RecordGradients], names: Sequence[str], factors: Tensor, several: int) -> None:
         """Add the records' gradients times their factors, a column for each name.
 
-        They are taken out one by one, so that what they held can be freed while the sums grow; vocabularies come last.
+        ``several``: records that may be added up in float32; a stretch of them is added to others in float64. They are
+        taken out one by one, so that what they held can be freed while the sums grow; vocabularies come last.
         """
         for column, name in reversed([*enumerate(names)]):
             if name in gradients:
-                self.add(name, gradients.pop(name).weighted_sum(factors[:, column].contiguous(), self.several))
+                self.add(name, gradients.pop(name).weighted_sum(factors[:, column].contiguous(), several))
 
     def add(self, name: str, value: Tensor) -> None:
         """Values are fresh: the first is kept as it is, because zeros and a sum cost as much as a small product."""
