@@ -67,15 +67,6 @@ def test_norms_and_sums_of_convolutions_without_their_gradients(shape, threads):
     torch.testing.assert_close(single.double(), total, rtol=1e-5, atol=1e-4)
 
 
-def test_a_buffer_for_convolutions_is_used():
-    arguments = convolution(*SHAPES[1])
-    buffer = torch.empty(6 * 5 * 3 * 3 * 2)
-    rows, _ = kernels.convolution_rows(*arguments, out=buffer)
-    assert rows.data_ptr() == buffer.data_ptr()
-    assert torch.equal(rows, kernels.convolution_rows(*arguments)[0])
-    assert kernels.convolution_rows(*arguments, out=buffer[1:]) is None
-
-
 def test_a_convolutions_norm_does_not_overflow():
     image, g, *geometry = convolution(*SHAPES[1])
     _, squares = kernels.convolution_rows(image * 1e15, g * 1e15, *geometry)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as every_module
 
-from tacit.buffers import keep_freed_memory
+from tacit.freed_memory import keep_freed_memory
 from tacit.isolation import StateGuard
 from tacit.kernels import group_norm_backward, group_norm_forward, library, max_pool, max_pool_backward
 from tacit.kernels.dense import NONE, RELU, SIGMOID, TANH

@@ -323,7 +323,7 @@ class Entries:
 
 _OF_MANY_RECORDS = (
     *("tacit.gradients", "tacit.isolation", "tacit.kernels", "tacit.layers", "tacit.likelihoods", "tacit.losses"),
-    *("tacit.buffers", "tacit.mechanisms", "tacit.training"),
+    *("tacit.mechanisms", "tacit.training"),
 )
 _PRINTING = ("__repr__", "__str__", "__format__")
 

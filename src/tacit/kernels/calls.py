@@ -18,7 +18,6 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from tacit.buffers import empty
 from tacit.kernels import comparisons
 from tacit.kernels.library import library
 
@@ -174,7 +173,7 @@ def _outer(
     single: bool = False, ends: Tensor | None = None,
 ) -> Tensor | None:  # fmt: skip
     (call, threads), x, g, factors = ready, x.contiguous(), g.contiguous(), factors.contiguous()
-    total = empty((g.shape[-1], x.shape[-1]), torch.float32 if single else torch.float64, x.device)
+    total = x.new_empty(g.shape[-1], x.shape[-1], dtype=torch.float32 if single else torch.float64)
     pointers = x.data_ptr(), g.data_ptr(), factors.data_ptr(), None if ends is None else ends.data_ptr()
     sizes = len(factors), positions, x.shape[-1], g.shape[-1]
     return None if call(*pointers, *sizes, several, single, total.data_ptr(), threads) else total
@@ -227,7 +226,7 @@ def weighted_rows(rows: Tensor, factors: Tensor, *, single: bool = False, ready:
     if ready is None:
         return None
     (call, threads), rows, factors = ready, rows.contiguous(), factors.contiguous()
-    total = empty(rows.shape[1:], torch.float32 if single else torch.float64, rows.device)
+    total = rows.new_empty(rows.shape[1:], dtype=torch.float32 if single else torch.float64)
     call(rows.data_ptr(), factors.data_ptr(), *rows.shape, single, total.data_ptr(), threads)
     return total
 
@@ -264,23 +263,18 @@ SQUARES = Kernel(
 
 
 def convolution_rows(
-    image: Tensor, g: Tensor, shape: Sequence[int], stride: Sequence[int], padding: Pads, out: Tensor | None = None,
-    *, ready: Ready[Call] = None,
+    image: Tensor, g: Tensor, shape: Sequence[int], stride: Sequence[int], padding: Pads, *, ready: Ready[Call] = None
 ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
     """The gradients of all records for a weight of this shape and their squared norms; None if the kernel cannot.
 
-    The gradients are [records, out * kernel height * kernel width * in] in this order, in ``out`` if that is given, the
-    squares [records] in float64.
+    The gradients are [records, out * kernel height * kernel width * in] in this order, the squares [records] in
+    float64.
     """
     sizes, size = _sizes(image, g, shape, stride, padding), torch.Size(shape).numel()
-    if sizes is None:
+    ready = None if sizes is None else ready or ROWS.ready(len(g) * size, (image, g))
+    if ready is None:
         return None
-    if out is None:
-        out = torch.empty(len(g) * size, dtype=torch.float32, device="cpu")
-    ready = ready or ROWS.ready(out.numel(), (image, g, out))
-    if ready is None or out.numel() != len(g) * size or not out.is_contiguous():
-        return None
-    (call, threads), image, g, rows = ready, image.contiguous(), g.contiguous(), out.view(len(g), size)
+    (call, threads), image, g, rows = ready, image.contiguous(), g.contiguous(), g.new_empty(len(g), size)
     squares = torch.empty(len(g), dtype=torch.float64, device="cpu")
     pointers = image.data_ptr(), g.data_ptr(), len(g), sizes, rows.data_ptr(), squares.data_ptr()
     return None if call(*pointers, threads) else (rows, squares)
@@ -319,7 +313,7 @@ def convolution_sum(
     if ready is None:
         return None
     (calls, threads), image, g, factors = ready, image.contiguous(), g.contiguous(), factors.contiguous()
-    total = empty((shape[0], *shape[2:], shape[1]), torch.float32 if single else torch.float64, image.device)
+    total = image.new_empty(shape[0], *shape[2:], shape[1], dtype=torch.float32 if single else torch.float64)
     pointers = image.data_ptr(), g.data_ptr(), factors.data_ptr(), len(g), sizes, single, total.data_ptr()
     return None if calls[1](*pointers, threads) else total
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tacit.buffers import empty
 from tacit.kernels.calls import INT, LONG, POINTER, Call, Kernel, function
 from tacit.kernels.comparisons import close, numbers
 
@@ -48,7 +47,7 @@ def _backward(
     calls: _Calls, gates: Tensor, memories: Tensor, weight: Tensor, g_outputs: Tensor, g_memory: Tensor, threads: int
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     found, g_memory = (
-        empty(gates.shape, gates.dtype, gates.device),
+        torch.empty_like(gates, memory_format=torch.contiguous_format),
         g_memory.clone(memory_format=torch.contiguous_format),
     )
     back = torch.zeros_like(g_memory)

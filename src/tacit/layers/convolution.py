@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.buffers import empty
 from tacit.kernels import convolution_rows, convolution_squares, convolution_sum, product_roundings
 from tacit.layers.record_gradients import (
     Dense,
@@ -97,8 +96,8 @@ class FormedRows:
     """Gradients that the compiled kernel has formed, as [records, out, *kernel, in], and their squared norms."""
 
     shape: torch.Size
-    rows: Tensor = field(init=False)
-    squares: Tensor = field(init=False)
+    rows: Tensor
+    squares: Tensor
 
     def squared_norms(self) -> Tensor:
         return self.squares
@@ -144,9 +143,7 @@ class PatchProducts:
 
     def _all(self) -> Tensor:
         if self.kept is None:
-            size = self.shape.numel()
-            out = empty((self.records, size), self.g.dtype, self.g.device)
-            self.kept = self._fill(out, 0, self.records)
+            self.kept = self._fill(self.g.new_empty(self.records, self.shape.numel()), 0, self.records)
         return self.kept
 
     def _fill(self, out: Tensor, start: int, stop: int) -> Tensor:
@@ -298,13 +295,8 @@ def _form_at_once(
     measured = measured_by_pairs(products, image, g, shape, geometry.stride, geometry.padding)
     if measured is not None or records * shape.numel() > _KEEP:
         return measured
-    formed = FormedRows(shape)
-    room = empty((records * shape.numel(),), g.dtype, g.device)
-    found = convolution_rows(image, g, shape, geometry.stride, geometry.padding, out=room)
-    if found is None:
-        return None
-    formed.rows, formed.squares = found
-    return formed
+    found = convolution_rows(image, g, shape, geometry.stride, geometry.padding)
+    return None if found is None else FormedRows(shape, *found)
 
 
 def _convolution(convolve: Callable[..., Tensor], turned: bool) -> Callable[..., Any]:

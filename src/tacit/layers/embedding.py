@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.buffers import empty
 from tacit.errors import LossesError
 from tacit.layers.record_gradients import RecordGradients, is_one_stretch, row_squares, with_a_share
 
@@ -42,7 +41,7 @@ class TokenRows:
         keys, slots = torch.unique(tokens, return_inverse=True)
         sums = torch.zeros(len(keys), g.shape[-1], dtype=torch.float64, device=g.device)
         sums.index_add_(0, slots.flatten(), (g * factors[:, None, None]).flatten(0, 1))
-        total = empty((self.vocabulary, g.shape[-1]), kind, g.device).zero_()
+        total = torch.zeros(self.vocabulary, g.shape[-1], dtype=kind, device=g.device)
         return total.index_copy_(0, keys, sums.to(kind))
 
     def materialise(self, start: int, stop: int) -> Tensor:

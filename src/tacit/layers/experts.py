@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import _SingleLevelFunction
 
-from tacit.buffers import empty
 from tacit.kernels import uneven_outer_sum
 from tacit.layers.record_gradients import OuterProducts, RecordGradients
 from tacit.layers.whole_rows import applied
@@ -87,15 +86,11 @@ class _Moved(_SingleLevelFunction):
     @staticmethod
     def forward(ctx: Any, x: Tensor, there: Tensor, back: Tensor) -> Tensor:
         ctx.back = back
-        return _taken(x, there)
+        return x.index_select(0, there)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        return _taken(g, ctx.back), None, None
-
-
-def _taken(x: Tensor, places: Tensor) -> Tensor:
-    return torch.index_select(x, 0, places, out=empty((len(places), x.shape[1]), x.dtype, x.device))
+        return g.index_select(0, ctx.back), None, None
 
 
 class _Multiplied(_SingleLevelFunction):
@@ -112,7 +107,7 @@ class _Multiplied(_SingleLevelFunction):
 
 
 def _times(x: Tensor, matrices: Tensor, lines: list[int]) -> Tensor:
-    out = empty((len(x), matrices.shape[2]), x.dtype, x.device)
+    out = x.new_empty(len(x), matrices.shape[2])
     for some, matrix, to in zip(torch.split(x, lines), matrices, torch.split(out, lines), strict=True):
         torch.mm(some, matrix, out=to)
     return out

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.autograd.function import _SingleLevelFunction
 from torch.nn import functional
 
-from tacit.buffers import empty
 from tacit.kernels import lstm_backward, lstm_forward
 from tacit.layers.record_gradients import RecordGradients, outer_products, shifts
 from tacit.layers.whole_rows import applied
@@ -55,10 +54,9 @@ class _WholeLSTM(_SingleLevelFunction):
         ctx: Any, projected: Tensor, hidden: Tensor, memory: Tensor, weight: Tensor, bias: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The hidden states after and before all steps, [rows, steps, size], and the memory after the last."""
-        gates = empty(projected.shape, projected.dtype, projected.device)
-        gates = gates.copy_(projected) if bias is None else torch.add(projected, bias, out=gates)
+        gates = projected.clone(memory_format=torch.contiguous_format) if bias is None else projected + bias
         shape = len(hidden), projected.shape[1] + 1, hidden.shape[1]
-        memories, outputs = (empty(shape, hidden.dtype, hidden.device) for _ in range(2))
+        memories, outputs = (hidden.new_empty(shape) for _ in range(2))
         memories[:, 0], outputs[:, 0] = memory, hidden
         if not lstm_forward(gates, outputs, memories, weight):
             _forward_by_step(gates, outputs, memories, weight)

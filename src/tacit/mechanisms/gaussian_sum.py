@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from tacit.buffers import empty
 from tacit.errors import InputError
 from tacit.ledger import GaussianSumQuery
 from tacit.mechanisms.clipping import CLIPPING_RULES, SHRINK, AdaptiveClip, Clipping, Shapes
@@ -181,7 +180,7 @@ class GaussianSumMechanism:
         stddevs = self.stddev_by_name()
         kinds = [_dtype(name, like or {}) for name in sums]
         released = {
-            name: empty(value.shape, kind, value.device, released=True)
+            name: torch.empty(value.shape, dtype=kind, device=value.device)
             for (name, value), kind in zip(sums.items(), kinds, strict=True)
         }
         randomness.add_noise(
