@@ -75,9 +75,9 @@ class ModelLosses:
         """A copy of the trained parameters as they are: where a method starts."""
         return {name: p.detach().clone() for name, p in self.params.items()}
 
-    def owns(self, params: Mapping[str, Tensor]) -> bool:
-        """Whether these are the model's own tensors, so that the model can run as it is."""
-        own = dict(self.model.named_parameters())
+    def owns(self, params: Mapping[str, Tensor], held: Mapping[str, Tensor] | None = None) -> bool:
+        """Whether these are the model's own tensors, so that the model can run as it is; ``held``: all that it has."""
+        own = dict(self.model.named_parameters()) if held is None else held
         return all(own.get(name) is value for name, value in params.items())
 
     def __call__(self, params: Mapping[str, Tensor], batch: Batch) -> Tensor:

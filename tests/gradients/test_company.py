@@ -60,6 +60,7 @@ MODELS = {
     "gates": (lambda: nn.Sequential(nn.Linear(7, 11), nn.Sigmoid(), nn.Linear(11, 13), nn.SiLU(), nn.Softmax(1)), (7,)),
     "wide": (lambda: nn.Sequential(nn.Linear(100, 130), nn.GELU(), nn.Linear(130, 10)), (100,)),
     "positions": (lambda: nn.Sequential(nn.Linear(10, 7), nn.Tanh(), nn.Linear(7, 3)), (5, 10)),
+    "many positions": (lambda: nn.Sequential(nn.Linear(20, 8), nn.Tanh(), nn.Linear(8, 30)), (13, 20)),
     "dropout": (lambda: nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)), (6,)),
     "convolution": (
         lambda: nn.Sequential(nn.Conv2d(3, 5, 3), nn.GroupNorm(1, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),

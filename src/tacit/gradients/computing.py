@@ -38,10 +38,12 @@ class Computing:
         self.learned = learned(losses)
         self._own, self._guarded = False, list(params.values())
         if isinstance(losses, ModelLosses):
-            held = dict(losses.model.named_parameters())
-            self._own = losses.owns(params)
-            self._guarded += [*held.values(), *losses.model.buffers()]
-            _refuse_backward_hooks(losses.model, held)
+            held, modules = dict(losses.model.named_parameters()), list(losses.model.modules())
+            self._own = losses.owns(params, held)
+            self._guarded += held.values()
+            for module in modules:
+                self._guarded += [buffer for buffer in module._buffers.values() if buffer is not None]
+            _refuse_backward_hooks(losses.model, modules, held)
         self.leaves = dict(params) if self._own else {n: p.detach().requires_grad_() for n, p in params.items()}
 
     def together(self, batch: Batch, rows: Places, records: int, chance: RecordChance) -> Gradients:
@@ -119,12 +121,14 @@ def guard_of(losses: Losses) -> StateGuard:
     return StateGuard(losses=losses, **inside)
 
 
-def _refuse_backward_hooks(model: torch.nn.Module, parameters: Mapping[str, Tensor]) -> None:
+def _refuse_backward_hooks(
+    model: torch.nn.Module, modules: Sequence[torch.nn.Module], parameters: Mapping[str, Tensor]
+) -> None:
     """Gradients of activations do not pass through modules here: a hook on them would be skipped without a word."""
     everywhere: Any = torch.nn.modules.module
     if everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks:
         raise InputError("a backward hook of all modules is registered, which private gradients pass by; remove it")
-    for module in model.modules():
+    for module in modules:
         if module._backward_hooks or module._backward_pre_hooks:
             name = next(name for name, one in model.named_modules() if one is module)
             raise InputError(f"layer {name or 'model'} has a backward hook, which private gradients pass by; remove it")

@@ -343,14 +343,12 @@ _CUSTOM_FUNCTION = torch._functorch.autograd_function.custom_function_call
 
 def tensors_in(values: Any) -> list[Tensor]:
     """All tensors in arguments."""
+    if isinstance(values, Tensor):
+        return [values]
     found: list[Tensor] = []
-    stack = [values]
-    while stack:
-        value = stack.pop()
+    for value in values.values() if isinstance(values, dict) else values if isinstance(values, tuple | list) else ():
         if isinstance(value, Tensor):
             found.append(value)
-        elif isinstance(value, tuple | list):
-            stack.extend(value)
-        elif isinstance(value, dict):
-            stack.extend(value.values())
+        elif isinstance(value, tuple | list | dict) and value:
+            found += tensors_in(value)
     return found

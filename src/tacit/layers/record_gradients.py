@@ -276,7 +276,10 @@ class OuterProducts:
 
     def materialise(self, start: int, stop: int) -> Tensor:
         x, g = self.x[start:stop], self.g[start:stop]
-        return x.mT @ g if self.transposed else g.mT @ x
+        left, right = (x, g) if self.transposed else (g, x)
+        if right.shape[2] >= left.shape[2]:
+            return _products(left.mT, right)
+        return _products(right.mT, left).mT.contiguous()  # a narrow right side takes three times as long
 
     def _by_gram(self) -> tuple[Tensor, Tensor, int]:
         """|G^T X|^2 = <X X^T, G G^T>, the bound |X| |G|, and how many roundings are in a product of two positions."""
@@ -308,6 +311,14 @@ class OuterProducts:
         return total
 
 
+def _products(left: Tensor, right: Tensor) -> Tensor:
+    """Record by record. One alone goes as a pair: threads share a single product, which rounds it in another way."""
+    if len(left) == 1:
+        left, right = (side.expand(2, -1, -1) for side in (left, right))
+        return (left @ right)[:1]
+    return left @ right
+
+
 def is_measured_by_positions(positions: int, width: int, out: int) -> bool:
     """Whether the products of all pairs of positions take less work than the gradients themselves."""
     return positions * (width + out) < width * out
@@ -322,14 +333,18 @@ def products_of_positions(left: Tensor, right: Tensor) -> Tensor:
     """[records, positions of the one, of the other] in float64: a few features at a time in float32."""
     total = torch.zeros(*left.shape[:2], right.shape[1], dtype=torch.float64, device=left.device)
     for one, other in zip(torch.split(left, FEATURES, dim=2), torch.split(right, FEATURES, dim=2), strict=True):
-        total += one @ other.mT
+        total += _products(one, other.mT)
     return total
 
 
-def outer_products(records: int, x: Tensor, g: Tensor, transposed: bool = False) -> OuterProducts:
-    """From inputs and output gradients whose rows lie record by record."""
+def outer_products(records: int, x: Tensor, g: Tensor, transposed: bool = False) -> OuterProducts | Dense:
+    """From inputs and output gradients whose rows lie record by record; formed where they are smaller than those."""
     g = g.reshape(records, -1, g.shape[-1])
-    return OuterProducts(x.to(g.dtype).reshape(records, -1, x.shape[-1]), g, transposed)
+    found = OuterProducts(x.to(g.dtype).reshape(records, -1, x.shape[-1]), g, transposed)
+    _, positions, width = found.x.shape
+    if positions == 1 or is_measured_by_positions(positions, width, g.shape[2]):
+        return found
+    return Dense(found.materialise(0, records))
 
 
 def shifts(records: int, g: Tensor) -> Dense:
