@@ -38,7 +38,7 @@ class ShardedLosses(ModelLosses):
         super().__init__(model, losses)
         self.meeting = ShardedSums(model, self.params, ranks)
 
-    def owns(self, params: Mapping[str, Tensor]) -> bool:
+    def owns(self, params: Mapping[str, Tensor], held: Mapping[str, Tensor] | None = None) -> bool:
         """Whole or in shards, they are the model's own tensors."""
         return True
 
