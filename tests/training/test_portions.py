@@ -226,6 +226,14 @@ def test_what_fits_is_bounded_by_the_budget():
     assert Fitting.of(2**20, row=0, record=0, loads=1).computed == 256
 
 
+def test_a_sample_larger_than_usual_is_computed_in_halves():
+    fitting = Fitting.of(2**40, row=1, record=1, loads=1, usual=64)
+    assert [fitting.at_once(rows) for rows in (1, 64, 72, 73, 128, 129)] == [4096, 4096, 4096, 37, 64, 4096]
+    assert Fitting.of(2**40, row=1, record=1, loads=1, usual=16).at_once(32) == 4096  # halves are filled up to sixteen
+    assert Fitting.of(2**40, row=1, record=1, loads=1, usual=64, computed=100).at_once(90) == 100  # as was asked for
+    assert Fitting.of(2**40, row=2**36, record=1, loads=1, usual=64).at_once(90) == 16
+
+
 @pytest.mark.parametrize("memory", [0, -1, 1.5, True, "64"])
 def test_a_budget_is_a_whole_number_of_mebibytes(tmp_path, memory):
     with pytest.raises(InputError, match="memory"):

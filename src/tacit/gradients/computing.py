@@ -79,7 +79,6 @@ class Computing:
 
     def losses_of(self, batch: Batch, chance: RecordChance, places: Places, *, alone: bool) -> object:
         """The losses of some rows, or of one alone, to the last bit, or what they raise."""
-        places = places if alone else self.learned.fill(places)
         rows, chance = take_records(batch, torch.from_numpy(places)), chance.take(places)
         seed_everything(int(chance.seeds[0]) if alone else int.from_bytes(chance.key[:8], "little"))
         run = ForwardPass(self.leaves, self._guarded, len(places), len(places), chance, any_rows=True)

@@ -284,7 +284,7 @@ class PrivateSum:
             params,
             records,
             mechanism,
-            chunk=chunk or self._fitting.computed,
+            chunk=chunk or self._fitting.at_once(chance.records * (views or 1)),
             sizes=sizes,
             views=views,
             chance=chance,
@@ -334,13 +334,15 @@ class PrivateSum:
         self.path = tried.path
         if tried.reasons:
             _log.warning("tacit: the losses take %s", tried.path)
-        record = (source.views or 1) * sum(tensor[:1].nbytes for tensor in tensors_of(like))
+        views = source.views or 1
+        record = views * sum(tensor[:1].nbytes for tensor in tensors_of(like))
         self._fitting = Fitting.of(
             memory_budget(self.plan.memory),
             row=tried.row_bytes,
             record=record,
             loads=1 + AHEAD * source.workers,
             computed=self.plan.physical_batch,
+            usual=views * int(self.plan.sampling.denominator) if isinstance(self.plan.unit, Records) else 0,
         )
         self._checked = True
 

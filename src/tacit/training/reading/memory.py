@@ -12,13 +12,16 @@ _MEMINFO = Path("/proc/meminfo")
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Rows that are computed at once, and rows of a sample that are held at once."""
+    """Rows that are computed at once, rows of a sample that are held at once, and of a usual sample; 0: not known."""
 
     computed: int = 256
     held: int = 4096
+    usual: int = 0
 
     @classmethod
-    def of(cls, budget: float, *, row: int, record: int, loads: int, computed: int | None = None) -> "Fitting":
+    def of(
+        cls, budget: float, *, row: int, record: int, loads: int, computed: int | None = None, usual: int = 0
+    ) -> "Fitting":
         """What fits into a budget of bytes.
 
         Args:
@@ -26,12 +29,20 @@ class Fitting:
             record: bytes of a row as it is read, with all its views.
             loads: how many portions there are at once: one that is computed, and what is loaded ahead.
             computed: how many rows are to be computed at once, if that was asked for.
+            usual: the rows of a sample of the declared size.
         """
+        usual = usual if computed is None else 0
         copies = 2 + loads  # items, what they are joined to, and the rows that the losses get
         if computed is None:
             fits = int(budget // (row + copies * record)) if row else cls().computed
             computed = min(_MOST, max(_LEAST, fits))
-        return cls(computed, max(computed, int(_HELD * budget // (copies * max(1, record)))))
+        return cls(computed, max(computed, int(_HELD * budget // (copies * max(1, record)))), usual)
+
+    def at_once(self, rows: int) -> int:
+        """How many of a sample's rows are computed at once. One that turns out larger than usual goes in two halves: a
+        run takes the memory of a usual sample, not of the largest that chance gives it."""
+        larger = max(2 * _LEAST, self.usual * 9 / 8) < rows <= 2 * self.usual  # beyond that it is usual after all
+        return min(self.computed, -(-rows // 2)) if larger else self.computed
 
 
 def memory_budget(mebibytes: int | None) -> float:
