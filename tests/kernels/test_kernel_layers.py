@@ -238,6 +238,18 @@ def lstm_steps(projected, weight, g):
     return states[0, :, 1:], *kernels.lstm_backward(gates, states[1], weight, g, torch.zeros(rows, size))
 
 
+def test_an_lstm_is_left_to_pytorch_where_its_numbers_lie_in_another_order():
+    """The kernel would read them as if they did not, and give other numbers without a word."""
+    gates, weight, states = torch.randn(5, 64, 48 * 4), torch.randn(48 * 4, 48), torch.zeros(2, 64, 6, 48)
+    assert not kernels.lstm_forward(gates.transpose(0, 1), *states, weight)
+    gates = gates.transpose(0, 1).contiguous()
+    assert kernels.lstm_forward(gates, *states, weight)
+    g, last = torch.randn(64, 5, 48), torch.zeros(64, 48)
+    assert kernels.lstm_backward(gates, states[1], weight, g, last) is not None
+    turned = states[1].transpose(0, 1).contiguous().transpose(0, 1)
+    assert kernels.lstm_backward(gates, turned, weight, g, last) is None
+
+
 @pytest.mark.parametrize(("rows", "steps", "size"), [(1, 3, 7), (20, 9, 40), (64, 5, 128)])
 def test_the_steps_of_an_lstm(rows, steps, size):
     torch.manual_seed(0)

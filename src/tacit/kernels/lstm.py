@@ -20,9 +20,14 @@ def lstm_forward(gates: Tensor, outputs: Tensor, memories: Tensor, weight: Tenso
     Outputs and memories [rows, steps + 1, size] hold the state before the first step. False if the kernel cannot.
     """
     ready = KERNEL.ready(gates.numel() * weight.shape[1], (gates, outputs, memories, weight))
-    if ready is None or not weight.is_contiguous():
+    if ready is None or not _lie_in_order(gates, outputs, memories, weight):
         return False
     return _forward(ready[0], gates, outputs, memories, weight, ready[1])
+
+
+def _lie_in_order(*tensors: Tensor) -> bool:
+    """The kernel reads memory, and does not ask for strides."""
+    return all(tensor.is_contiguous() for tensor in tensors)
 
 
 def _forward(calls: _Calls, gates: Tensor, outputs: Tensor, memories: Tensor, weight: Tensor, threads: int) -> bool:
@@ -38,7 +43,7 @@ def lstm_backward(
     Gates and memories are as :func:`lstm_forward` left them, ``g_memory`` is of the last. None if the kernel cannot.
     """
     ready = KERNEL.ready(gates.numel() * weight.shape[1], (gates, memories, weight, g_outputs, g_memory))
-    if ready is None or not weight.is_contiguous():
+    if ready is None or not _lie_in_order(gates, memories, weight):
         return None
     return _backward(ready[0], gates, memories, weight, g_outputs.contiguous(), g_memory, ready[1])
 

@@ -54,7 +54,8 @@ class _WholeLSTM(_SingleLevelFunction):
         ctx: Any, projected: Tensor, hidden: Tensor, memory: Tensor, weight: Tensor, bias: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The hidden states after and before all steps, [rows, steps, size], and the memory after the last."""
-        gates = projected.clone(memory_format=torch.contiguous_format) if bias is None else projected + bias
+        gates = torch.empty(projected.shape, dtype=projected.dtype, device=projected.device)  # as the kernel reads it
+        gates = gates.copy_(projected) if bias is None else torch.add(projected, bias, out=gates)
         shape = len(hidden), projected.shape[1] + 1, hidden.shape[1]
         memories, outputs = (hidden.new_empty(shape) for _ in range(2))
         memories[:, 0], outputs[:, 0] = memory, hidden
