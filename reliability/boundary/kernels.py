@@ -85,7 +85,8 @@ def convolution_kernel_without_the_tail_of_norms():
 @attack("A11", row="F6", slow=True)
 def kernel_of_norms_that_gives_none():
     """The squares of every row come out as 0."""
-    return _with("rows.c", r"    return total \+ parts\[0\];", "    return 0.0;", _small, _name(2))
+    line = r"Doubles parts\[2\] = \{\{0\.0\}\};"
+    return _with("rows.c", line, "return 0.0;\n    Doubles parts[2] = {{0.0}};", _small, _name(2))
 
 
 @attack("A11", row="F6", slow=True)

@@ -28,11 +28,20 @@ def assert_both_ways_agree(model, batch, tolerance, norm=0.3, judge=torch.float6
     """The judge works in float64 if it can: PyTorch's own gradients in float32 err by 1e-4 for some convolutions."""
     found = summed(model, batch, None, norm, strategy="fast")
     exact = map_tensors(lambda part: part.to(judge) if part.is_floating_point() else part, batch)
-    wanted = summed(copy.deepcopy(model).to(judge), exact, None, norm, strategy="record")
+    wanted = summed(_as_precise_as(model, judge), exact, None, norm, strategy="record")
     scale = wanted.squared_norms.sum(1).sqrt().clamp(max=norm).sum()  # what the records' shares add up to in length
     assert scale > 0 or isinstance(model, nn.Embedding | nn.EmbeddingBag)  # a record that raises gives zero both ways
     total, right = (torch.cat([value.flatten() for value in result.sums.values()]) for result in (found, wanted))
     assert (total - right).norm() <= tolerance * scale
+
+
+def _as_precise_as(model, judge):
+    """A copy in the judge's type, with the ``eps`` of the model's own type where none is given."""
+    twin, own = copy.deepcopy(model).to(judge), torch.finfo(next(model.parameters()).dtype).eps
+    for module in twin.modules():
+        if getattr(module, "eps", own) is None:
+            module.eps = own
+    return twin
 
 
 class Through(nn.Module):
@@ -225,6 +234,7 @@ WITHOUT_A_RULE = {
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_a_layer_rule_equals_one_record_after_the_other(rule, data):
+    torch.manual_seed(data.draw(st.integers(0, 2**16)))  # so that what fails once fails again
     model, batch = data.draw(EXAMPLES[rule.name])
     torch.nn.init.normal_(next(model.parameters()))
     if rule.name == "experts":  # PyTorch has no grouped_mm in double
@@ -239,5 +249,6 @@ def test_a_layer_rule_equals_one_record_after_the_other(rule, data):
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_an_operation_without_a_rule_does_too(name, data):
+    torch.manual_seed(data.draw(st.integers(0, 2**16)))
     model, batch = data.draw(WITHOUT_A_RULE[name])
     assert_both_ways_agree(model, batch, 1e-5)
