@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -180,6 +181,24 @@ def die():
     os.kill(os.getpid(), int(os.environ["KILL"]))
 
 
+def dying_inside():
+    """A hook that has the process killed while the losses run, once the list says so: they may send no signal."""
+    inside = [""]
+
+    def wait():
+        while inside[0] != "now":
+            time.sleep(0.001)
+        die()
+
+    def hook(*_):
+        if inside[0]:
+            inside[0] = "now"
+            time.sleep(60)
+
+    threading.Thread(target=wait, daemon=True).start()
+    return inside, hook
+
+
 def resumed(folder):
     """Steps with a checkpoint after each; the last rank is killed in the middle where KILL says so."""
     model, data = problem()
@@ -192,13 +211,13 @@ def resumed(folder):
         set_state_dict(model, optimizer, model_state_dict=found["model"], optim_state_dict=found["optimizer"])
     begun = hashlib.sha256(torch.cat([value.reshape(-1) for value in whole(model)]).numpy().tobytes()).hexdigest()
     released, started = 0, time.monotonic()
-    inside = [False]
-    list(model.modules())[-1].register_forward_pre_hook(lambda *_: die() if inside[0] else None)
+    inside, hook = dying_inside()
+    list(model.modules())[-1].register_forward_pre_hook(hook)
     for sample in engine.samples(data, 8, first=step):
         optimizer.zero_grad()
         last = dist.get_rank() == dist.get_world_size() - 1
         if os.environ.get("KILL") and sample.step == 5 and last:
-            inside[0] = "INSIDE" in os.environ
+            inside[0] = os.environ.get("INSIDE", "")
             inside[0] or die()
         engine.backward(sample)
         released += 1
