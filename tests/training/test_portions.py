@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 import tacit
 from tacit.errors import BudgetError, InputError
 from tacit.sampling.units import DrawnRows
+from tacit.training import private_sum
 from tacit.training.reading.items import Items
 from tacit.training.reading.memory import Fitting
 from tacit.training.reading.samples import cut, twice
@@ -232,6 +233,28 @@ def test_a_sample_larger_than_usual_is_computed_in_halves():
     assert Fitting.of(2**40, row=1, record=1, loads=1, usual=16).at_once(32) == 4096  # halves are filled up to sixteen
     assert Fitting.of(2**40, row=1, record=1, loads=1, usual=64, computed=100).at_once(90) == 100  # as was asked for
     assert Fitting.of(2**40, row=2**36, record=1, loads=1, usual=64).at_once(90) == 16
+
+
+@pytest.mark.parametrize(("records", "at_once"), [(30, 30), (50, 25), (70, 70)])
+def test_halves_change_nothing_but_what_is_computed_at_once(tmp_path, monkeypatch, records, at_once):
+    """30 records are declared: 50 are many, 70 would be usual."""
+    model, chunks, real = nn.Sequential(nn.Linear(5, 4), nn.GELU(), nn.Linear(4, 3)), [], private_sum.clipped_sum
+    data = torch.randn(records, 5, generator=torch.Generator().manual_seed(0)), torch.arange(records) % 3
+
+    def noted(*given, chunk, **options):
+        chunks.append(min(chunk, records))
+        return real(*given, chunk=chunk, **options)
+
+    monkeypatch.setattr(private_sum, "clipped_sum", noted)
+    found = []
+    for options in ({}, {"physical_batch": 1000}):
+        with engine(tmp_path, model, **options) as private:
+            for sample in private.samples(data, steps=1):
+                private.backward(sample)
+        found.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+        model.zero_grad()
+    torch.testing.assert_close(*found, rtol=0, atol=1e-6)
+    assert chunks == [at_once, records]
 
 
 @pytest.mark.parametrize("memory", [0, -1, 1.5, True, "64"])
