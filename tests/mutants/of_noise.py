@@ -133,7 +133,7 @@ def no_new_key(self, purpose):
     return REAL_COUNTER(self, purpose)
 
 
-REAL_START = Randomness._start
+REAL_START, REAL_AHEAD, REAL_ENCRYPT = Randomness._start, Randomness._made_ahead, streams.encrypt
 
 
 def known_key(self, key):
@@ -146,6 +146,15 @@ def shorter_key(shorten):
 
 def four_bytes(self, counter):
     return Cipher(algorithms.AES(self._key[:4] + bytes(28)), modes.CTR(counter)).encryptor()
+
+
+def four_bytes_of_few(key, blocks):
+    return REAL_ENCRYPT(key[:4] + bytes(28), blocks)
+
+
+def always_the_first(self, counter, count):
+    """Draws made ahead for several calls, of which each gets those of the first."""
+    return REAL_AHEAD(self, counter[:1] + bytes(15), count)
 
 
 def unscaled_noise(self):
@@ -218,6 +227,9 @@ MUTANTS = [
            "audit: noise"),
     Mutant("the same stretch of noise at every step", "F9", lambda: [swap(Randomness, "_next_counter", same_counter)],
            "audit: noise"),
+    Mutant("the same draws made ahead for every step", "F9", lambda: [
+        swap(streams, "add_noise_by_kernel", no_kernel), swap(Randomness, "_made_ahead", always_the_first)],
+        "audit: noise"),
     Mutant("key kept after a fork", "F9", lambda: [swap(Randomness, "_next_counter", no_new_key)],
            "audit: noise", "came twice"),
     Mutant("reused seed: every source has the same key", "F9", lambda: [swap(Randomness, "_start", known_key)],
@@ -230,7 +242,8 @@ MUTANTS = [
         swap(Randomness, "_start", shorter_key(lambda key: hashlib.sha256(key[:4]).digest()))],
         "audit: key sizes", "fresh keys came twice", slow=True),
     Mutant("the noise uses 32 bits of the key", "F9", lambda: [
-        swap(streams, "add_noise_by_kernel", no_kernel), swap(Randomness, "_stream", four_bytes)],
+        swap(streams, "add_noise_by_kernel", no_kernel), swap(Randomness, "_stream", four_bytes),
+        swap(streams, "encrypt", four_bytes_of_few)],
            "audit: noise", "224 of 256 bits of the key change nothing in the noise"),
     Mutant("a seeded source calls itself secure", "F8", lambda: [swap(Randomness, "kind", "secure")],
            "audit: records of a seeded run"),

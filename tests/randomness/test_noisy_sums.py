@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import os
 
 import numpy as np
 import pytest
@@ -113,3 +114,27 @@ def test_threads_change_nothing():
     finally:
         torch.set_num_threads(before)
     assert (found[0] == found[1]).all()
+
+
+def test_small_calls_get_the_draws_of_their_own_stretch_whatever_was_made_ahead(path):
+    source, other = Randomness.seeded(5), Randomness.seeded(5)
+    for count in [6] * 45 + [3, 6, 819, 820, 6, 6, 1, 40_000, 6]:
+        out, wanted = [torch.empty(count).double()], other.normals(count)
+        source.add_noise([torch.zeros(count)], [1.0], 1.0, out)
+        torch.testing.assert_close(out[0], wanted, rtol=1e-13, atol=0)
+
+
+def test_a_forked_child_adds_none_of_the_noise_that_was_made_ahead(path):
+    source, zero, outs = Randomness(), [torch.zeros(4)], [torch.empty(4).double() for _ in range(2)]
+    source.add_noise(zero, [1.0], 1.0, [outs[0]])
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        source.add_noise(zero, [1.0], 1.0, [outs[1]])
+        os.write(writer, outs[1].numpy().tobytes())
+        os._exit(0)
+    os.waitpid(child, 0)
+    source.add_noise(zero, [1.0], 1.0, [outs[1]])
+    assert os.read(reader, 32) != outs[1].numpy().tobytes()
+    os.close(reader)
+    os.close(writer)

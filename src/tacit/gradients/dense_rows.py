@@ -1,24 +1,27 @@
-"""Small dense networks, as tables need them: all records by the compiled kernel, or without it by PyTorch.
+"""Small dense networks, as tables need them: all records by the compiled kernel, or without it by PyTorch and numpy.
 
-Norms |g| |a| and shares factor * g a^T are formed in float64 of the same float32 numbers, as the kernel does. Rows are
-filled up to a number with which no operation treats the last of them in another way (isolation/rows.py).
+Norms |g| |a| and shares factor * g a^T are formed in float64 of the same float32 numbers, as the kernel does: by numpy,
+whose calls cost a third of PyTorch's where there is so little to compute. Rows are filled up to a number with which no
+operation of PyTorch treats the last of them in another way (isolation/rows.py).
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from tacit.gradients.known_networks import Arguments, KnownNetwork, derivatives, values
 from tacit.kernels import dense_rows
 from tacit.kernels.dense import CLASSES, COUNT, NUMBER, YES_OR_NO, DenseRows, DenseShape
-from tacit.layers.record_gradients import with_a_share
 from tacit.likelihoods import Bernoulli, Categorical, Counts, Gaussian
 from tacit.mechanisms import GaussianSumMechanism
 
+Doubles = npt.NDArray[np.float64]
 _MOST_WEIGHTS = 1 << 14  # more of them are multiplied faster as matrices of many records
 _ROWS = 4096  # whose copies in float64 are held at once
 _KEPT = 1 << 18  # entries of inputs whose copies in float64 are kept for the sum
@@ -38,7 +41,7 @@ def small_rows(
     found = dense_rows(shape, given.layers, given.inputs, targets, mechanism.plain_clip)
     if found is not None or not len(targets) or not targets.is_cpu:
         return found
-    return PlainRows(model, given, columns)
+    return PlainRows(model, given, columns, mechanism.plain_clip)
 
 
 @lru_cache(maxsize=64)
@@ -63,65 +66,84 @@ class PlainRows:
 
     Args:
         columns: for the weight and the bias of each layer, its place among the trained parameters, or -1.
+        clip: for :attr:`sums` at once, all parameters of a record together: the clip norm, what is divided by larger
+            norms, and what is added to every norm.
     """
 
-    sums = None
-
-    def __init__(self, model: KnownNetwork, given: Arguments, columns: Sequence[int]) -> None:
-        self.columns, self.faults, records = columns, model.faults(given), len(given.inputs)
+    def __init__(
+        self, model: KnownNetwork, given: Arguments, columns: Sequence[int], clip: tuple[float, float, float] | None
+    ) -> None:
+        self._columns, self.faults, records = columns, model.faults(given), len(given.inputs)
         whole = np.arange(records + -records % model.multiple(given))
         filled = given.take(np.minimum(whole, records - 1))  # the last row once more
         with torch.no_grad():
             *inputs, outputs = values(given.layers, model.activations, filled.inputs)
             gradients = derivatives(given.layers, model.activations, inputs, model.by_outputs(outputs, filled))
-            small = sum([one.numel() for one in inputs]) <= _KEPT
-            of_layers = [*zip(inputs, gradients, strict=True)]
-            if filled is not given:
-                of_layers = [(a[:records], g[:records]) for a, g in of_layers]
-            self.layers = [(a.double(), g.double()) for a, g in of_layers] if small else of_layers
-            self.squares = self._squares()
-
-    def _squares(self) -> Tensor:
-        found: dict[int, Tensor] = {}
-        for (a, g), weight, bias in zip(self.layers, self.columns[::2], self.columns[1::2], strict=True):
-            of_g = _square_sums(g)
-            found |= {bias: of_g} | ({weight: of_g * _square_sums(a)} if weight >= 0 else {})
-        found.pop(-1, None)
-        return torch.stack([found[column] for column in range(len(found))]).mT
+        self._layers = [(a[:records].numpy(), g[:records].numpy()) for a, g in zip(inputs, gradients, strict=True)]
+        if sum([a.size for a, _ in self._layers]) <= _KEPT:
+            self._layers = [(a.astype(np.float64), g.astype(np.float64)) for a, g in self._layers]
+        with np.errstate(all="ignore"):  # what is not finite gets no share
+            squares = self._squares()
+            factors = None if clip is None else _factors(squares, *clip)
+            self.sums = None if factors is None else self._sums(factors)
+        self.squares = torch.from_numpy(squares)
 
     def weighted_sum(self, factors: Tensor) -> list[Tensor]:
         """Sums of factor * gradient over records in float64, in the order of the columns; factor 0 is left out."""
-        found: dict[int, Tensor] = {}
-        alike = factors.shape[1] == 1 or factors.stride(1) == 0  # one factor for all parameters of a record
-        for (a, g), weight, bias in zip(self.layers, self.columns[::2], self.columns[1::2], strict=True):
-            if weight >= 0:
-                found[weight], with_it = _totals(factors[:, weight], g, a)
+        with np.errstate(all="ignore"):
+            return self._sums(factors.numpy())
+
+    def _squares(self) -> Doubles:
+        found = np.empty((len(self._layers[0][0]), 1 + max(self._columns)))
+        for (a, g), weight, bias in zip(self._layers, self._columns[::2], self._columns[1::2], strict=True):
+            of_g = _square_sums(g)
             if bias >= 0:
-                found[bias] = with_it if alike and weight >= 0 else _totals(factors[:, bias], g, g[:, :0])[1]
-        return [found[column] for column in range(len(found))]
+                found[:, bias] = of_g
+            if weight >= 0:
+                np.multiply(of_g, _square_sums(a), out=found[:, weight])
+        return found
+
+    def _sums(self, factors: Doubles) -> list[Tensor]:
+        """``factors`` [records, parameters], or one for all parameters of a record."""
+        found: dict[int, Doubles] = {}
+        for (a, g), weight, bias in zip(self._layers, self._columns[::2], self._columns[1::2], strict=True):
+            for column, side in ((weight, a), (bias, None)):
+                if column >= 0:
+                    found[column] = _total(factors[:, column] if factors.ndim > 1 else factors, g, side)
+        return [torch.from_numpy(found[column]) for column in range(len(found))]
 
 
-def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """A few rows at a time in float64."""
-    records = tensors[0].shape[0]
-    if records <= _ROWS:
-        yield tuple([tensor.double() for tensor in tensors])
-        return
-    for start in range(0, records, _ROWS):
-        yield tuple([tensor[start : start + _ROWS].double() for tensor in tensors])
+def _factors(squares: Doubles, bound: float, beyond: float, added: float) -> Doubles:
+    """1 up to the bound, ``beyond`` / norm above it, and 0 for what is not finite."""
+    norms = np.sqrt(squares.sum(1)) + added
+    factors = np.where(norms <= bound, 1.0, beyond / norms)
+    factors[~(norms < math.inf)] = 0.0  # NaN is not below infinity
+    return factors
 
 
-def _square_sums(rows: Tensor) -> Tensor:
-    parts = [torch.linalg.vector_norm(block, dim=1).square_() for (block,) in _blocks(rows)]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+def _square_sums(rows: Any) -> Doubles:
+    if len(rows) <= _ROWS:
+        rows = rows.astype(np.float64, copy=False)
+        found: Doubles = np.einsum("ij,ij->i", rows, rows)
+        return found
+    return np.concatenate([_square_sums(rows[start : start + _ROWS]) for start in range(0, len(rows), _ROWS)])
 
 
-def _totals(factors: Tensor, g: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-    """sum_r factor_r g_r a_r^T, and the same without a."""
-    found: tuple[Tensor, Tensor] | None = None
-    for factor, of_g, of_a in _blocks(*with_a_share(factors, g, a)):
-        scaled = of_g * factor[:, None]
-        here = scaled.mT @ of_a, scaled.sum(0)
-        found = here if found is None else (found[0].add_(here[0]), found[1].add_(here[1]))
-    assert found is not None  # there is a block, be it of no rows
+def _total(factors: Doubles, g: Any, a: Any = None) -> Doubles:
+    """sum_r factor_r g_r a_r^T, or without a."""
+    if len(g) <= _ROWS:
+        return _total_at_once(factors, g, a)
+    total: Doubles = np.zeros(g.shape[1] if a is None else (g.shape[1], a.shape[1]))
+    for start in range(0, len(g), _ROWS):
+        rows = slice(start, start + _ROWS)
+        total += _total_at_once(factors[rows], g[rows], None if a is None else a[rows])
+    return total
+
+
+def _total_at_once(factors: Doubles, g: Any, a: Any) -> Doubles:
+    if not factors.min() > 0:  # 0 * inf is NaN: those without a share must not enter a product
+        kept = factors > 0
+        factors, g, a = factors[kept], g[kept], None if a is None else a[kept]
+    g = g.astype(np.float64, copy=False)
+    found: Doubles = factors @ g if a is None else (g * factors[:, None]).T @ a.astype(np.float64, copy=False)
     return found

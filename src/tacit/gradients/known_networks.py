@@ -228,11 +228,10 @@ def by_outputs(likelihood: "Bernoulli | Categorical | Gaussian | Counts", output
     """The derivative of each loss by the outputs; where the target is no class it is zero."""
     if isinstance(likelihood, Categorical):  # probabilities, less 1 for the target
         classes, found = of.targets.long(), outputs.softmax(1)
-        less = torch.full_like(found[:, :1], -1.0)
         if of.are_classes:
-            return found.scatter_add_(1, classes[:, None], less)
+            return found.scatter_(1, classes[:, None], -1.0, reduce="add")
         known = (classes >= 0) & (classes < outputs.shape[1])
-        found.scatter_add_(1, (classes * known)[:, None], less)
+        found.scatter_(1, (classes * known)[:, None], -1.0, reduce="add")
         return torch.where(known[:, None], found, 0.0)
     numbers = of.targets.to(outputs.dtype)[:, None]
     match likelihood:

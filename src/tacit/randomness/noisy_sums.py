@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tacit.kernels.calls import add_noise as add_noise_by_kernel
 
-__all__ = ["add_noise_by_kernel", "add_noise_by_parts"]
+__all__ = ["add_few", "add_noise_by_kernel", "add_noise_by_parts"]
 
 Parts = Iterable[tuple[int, Tensor]]
 
@@ -36,3 +36,13 @@ def add_noise_by_parts(
                 break
             spans.pop(0)
             first = last
+
+
+def add_few(
+    draws: Tensor, sums: Sequence[Tensor], stddevs: Sequence[float], denominator: float, outs: Sequence[Tensor]
+) -> None:
+    """The same for so few that all draws are at hand: two calls for each vector."""
+    of_each = torch.split(draws, [value.numel() for value in sums])
+    for draw, value, stddev, out in zip(of_each, sums, stddevs, outs, strict=True):
+        draw = draw.view(value.shape) if value.is_cpu else draw.view(value.shape).to(value.device)
+        torch.div(torch.add(value, draw, alpha=stddev), denominator, out=out)

@@ -55,7 +55,7 @@ class RecordChance:
         counters = np.empty((len(self.seeds), blocks, 2), dtype="<u8")
         counters[:, :, 0] = self.seeds[:, None]
         counters[:, :, 1] = (np.uint64(call) << np.uint64(40)) + np.arange(blocks, dtype=np.uint64)
-        return _encrypt(self.key, counters).view("<u4").reshape(len(self.seeds), -1)[:, :entries]
+        return encrypt(self.key, counters).view("<u4").reshape(len(self.seeds), -1)[:, :entries]
 
 
 class LazyChance(RecordChance):
@@ -83,11 +83,12 @@ def _seeds_of(key: bytes, counter: bytes, numbers: npt.NDArray[np.int64]) -> tup
     blocks[:, 0] = int.from_bytes(counter[:8], "big")
     blocks[:-1, 1] = numbers
     blocks[-1, 1] = (1 << 64) - 1  # no record has this number: the key of the step
-    stream = _encrypt(key, blocks)
+    stream = encrypt(key, blocks)
     return stream[-1].tobytes(), stream[:-1, 0].astype(np.uint64)
 
 
-def _encrypt(key: bytes, blocks: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def encrypt(key: bytes, blocks: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Counter blocks [..., 2] of 16 bytes, each made into two words of key stream."""
     cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 (counters never repeat: this is CTR)
     return np.frombuffer(cipher.update(blocks.tobytes()), dtype="<u8").reshape(blocks.shape)
 

@@ -17,13 +17,14 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from tacit.errors import InputError
 from tacit.randomness.discrete_gaussian import discrete_gaussians
 from tacit.randomness.inverse_normal import to_normals
-from tacit.randomness.noisy_sums import add_noise_by_kernel, add_noise_by_parts
-from tacit.randomness.records import LazyChance, RecordChance
+from tacit.randomness.noisy_sums import add_few, add_noise_by_kernel, add_noise_by_parts
+from tacit.randomness.records import LazyChance, RecordChance, encrypt
 
 Purpose = Literal["sampling", "noise", "layers"]
 _PURPOSES: dict[Purpose, int] = {"sampling": 1, "noise": 2, "layers": 3}
 _PART = 1 << 18
 _ZEROS = memoryview(bytes(8 * _PART))
+_FEW, _CALLS = 1 << 14, 20  # draws that are made at once, for so many calls at most: each by itself costs some 20 us
 
 
 @final
@@ -114,8 +115,22 @@ class Randomness:
         """
         counter = self._next_counter("noise")
         if not add_noise_by_kernel(self._key, counter, sums, stddevs, denominator, outs):
-            parts = _normal_parts(self._stream(counter), sum(value.numel() for value in sums))
-            add_noise_by_parts(parts, sums, stddevs, denominator, outs)
+            count = sum([value.numel() for value in sums])
+            if 0 < count <= _FEW // _CALLS:
+                add_few(self._made_ahead(counter, count), sums, stddevs, denominator, outs)
+            else:
+                add_noise_by_parts(_normal_parts(self._stream(counter), count), sums, stddevs, denominator, outs)
+
+    def _made_ahead(self, counter: bytes, count: int) -> torch.Tensor:
+        """The draws of this call, made with those that the next calls will ask for if they want as many."""
+        found = self._ahead.pop(counter, None)
+        if found is None or len(found) != count:
+            first = int.from_bytes(counter[:8], "big")
+            calls = [(first + later).to_bytes(8, "big") + bytes(8) for later in range(_CALLS)]
+            self._ahead.clear()
+            self._ahead.update(zip(calls, normals_of_calls(self._key, first, _CALLS, count), strict=True))
+            found = self._ahead.pop(counter)
+        return found
 
     def record_chance(self, numbers: npt.NDArray[np.int64]) -> RecordChance:
         """The chance of the records with these numbers at the next step: a number's words do not depend on the others.
@@ -146,9 +161,19 @@ class Randomness:
         self._key = key
         self._process = os.getpid()
         self._calls: dict[Purpose, int] = dict.fromkeys(_PURPOSES, 0)
+        self._ahead: dict[bytes, torch.Tensor] = {}  # normal draws of coming calls, by their counters
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a source of randomness cannot be copied or saved: its key would repeat the noise")
+
+
+def normals_of_calls(key: bytes, first: int, calls: int, count: int) -> torch.Tensor:
+    """The draws [calls, count] of several calls in a row, each from its own stretch of key stream."""
+    blocks = np.empty((calls, -(-count // 2), 2), dtype=">u8")
+    blocks[:, :, 0] = (first + np.arange(calls, dtype=np.uint64))[:, None]
+    blocks[:, :, 1] = np.arange(blocks.shape[1])
+    words = encrypt(key, blocks).astype(np.int64).reshape(calls, -1)[:, :count].copy()
+    return to_normals(torch.from_numpy(words), torch.empty(calls, count, dtype=torch.float64))
 
 
 def _normal_parts(stream: CipherContext, count: int) -> Iterator[tuple[int, torch.Tensor]]:
