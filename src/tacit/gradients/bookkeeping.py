@@ -72,8 +72,9 @@ class ForwardPass(Isolated):
         private: Iterable[Tensor] = (),
         fresh: bool = False,
         any_rows: bool = False,
+        told: bool = True,
     ) -> None:
-        super().__init__(guarded, rows, chance, private=private, fresh=fresh, any_rows=any_rows)
+        super().__init__(guarded, rows, chance, private=private, fresh=fresh, any_rows=any_rows, told=told)
         self.records = records
         self.names = {id(tensor): name for name, tensor in leaves.items()}
         self.uses: list[Use] = []

@@ -16,14 +16,26 @@ from tacit.errors import InputError, LossesError
 from tacit.gradients.bookkeeping import ForwardPass, Gradients, gradients_of
 from tacit.gradients.known_networks import learned
 from tacit.gradients.recognition import Recording
-from tacit.isolation import SplitError, StateGuard, Watched, as_written, writes_into_fresh
+from tacit.isolation import SplitError, StateGuard, UncoveredError, Watched, as_written, writes_into_fresh
+from tacit.isolation.apart import is_limit_of_vmap
 from tacit.isolation.libraries import patches_of
+from tacit.isolation.rows import AskedError
 from tacit.layers.record_gradients import Dense
-from tacit.losses import Losses, ModelLosses, Places, check_one_loss_per_record, count_records, take_records, tensors_of
+from tacit.losses import (
+    Losses,
+    ModelLosses,
+    Places,
+    check_one_loss_per_record,
+    count_records,
+    signature,
+    take_records,
+    tensors_of,
+)
 from tacit.randomness import RecordChance, seed_everything
 from tacit.types import Batch, Vectors
 
 _ASKED_AGAIN = 2  # records
+_OF_NO_VALUES = (AskedError, UncoveredError, LossesError, TypeError, AttributeError, NotImplementedError)
 
 
 class Computing:
@@ -47,28 +59,46 @@ class Computing:
         self.leaves = dict(params) if self._own else {n: p.detach().requires_grad_() for n, p in params.items()}
 
     def together(self, batch: Batch, rows: Places, records: int, chance: RecordChance) -> Gradients:
-        """The gradients of some rows of a batch, ``len(rows) / records`` in a row for each record."""
+        """The gradients of some rows of a batch, ``len(rows) / records`` in a row for each record.
+
+        Losses that ask about values are told from then on, for records of this form, that a graph is traced: libraries
+        do without such questions then, and with them do less (Hugging Face: no mask where nothing is padded). Up to the
+        first question all records do the same, so that which way they go is no secret of any of them.
+        """
+        form, compute = signature(batch), partial(self._forward, batch, rows, records, chance)
+        if form not in self.learned.asking and self._pass is operator.call:
+            try:
+                return self._with_fresh(partial(compute, told=False))
+            except _OF_NO_VALUES:
+                self.learned.asking.add(form)
+            except Exception as error:
+                if not is_limit_of_vmap(error):
+                    raise  # of a record's values perhaps, from which nothing may be learned for the others
+                self.learned.asking.add(form)
+        return self._with_fresh(partial(compute, told=True))
+
+    def _with_fresh(self, compute: Callable[..., Gradients]) -> Gradients:
+        """Tensors that the losses make get a copy for each record if records are written into them."""
         fresh = self.learned.fresh
-        shared = int.from_bytes(chance.key[:8], "little")
         try:
-            return self._forward(batch, rows, records, chance, shared, fresh)
+            return compute(fresh=fresh)
         except Exception as error:
             if fresh or not writes_into_fresh(error):
                 raise
-        found = self._forward(batch, rows, records, chance, shared, True)
+        found = compute(fresh=True)
         self.learned.fresh = True
         return found
 
     def _forward(
-        self, batch: Batch, rows: Places, records: int, chance: RecordChance, shared: int, fresh: bool
+        self, batch: Batch, rows: Places, records: int, chance: RecordChance, *, told: bool, fresh: bool
     ) -> Gradients:
-        seed_everything(shared)  # what Python and numpy draw is one value for all records of a step
+        seed_everything(int.from_bytes(chance.key[:8], "little"))  # what Python and numpy draw is one value for all
         copy = take_records(batch, torch.from_numpy(rows))  # losses may write into it, and may have to run again
         private = [*tensors_of(copy), *tensors_of(batch)]
         seen = self.learned.seen
         look = not seen.is_known_as_other and seen.is_worth_a_look(self._guard, self.leaves)
         kind = Recording if look else ForwardPass
-        run = kind(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh)
+        run = kind(self.leaves, self._guarded, len(rows), records, chance, private=private, fresh=fresh, told=told)
         gradients: Gradients = self._pass(partial(gradients_of, run, self._call, copy, self.leaves))
         if isinstance(run, Recording):
             seen.note(run.found, self._guard, is_other=run.is_other)

@@ -445,9 +445,11 @@ _learned: "WeakKeyDictionary[Any, Learned]" = WeakKeyDictionary()
 
 @dataclass(slots=True)
 class Learned:
-    """Of some losses: whether they write into tensors that they make, how many rows they need, what they compute."""
+    """Of some losses: whether they write into tensors that they make, for which forms of records they ask about values,
+    how many rows they need, what they compute."""
 
     fresh: bool = False
+    asking: set[object] = field(default_factory=set)
     fill: Fill = field(default_factory=Fill)
     seen: Remembered = field(default_factory=Remembered)
 

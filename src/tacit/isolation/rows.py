@@ -42,6 +42,10 @@ class SplitError(BaseException):
         self.answers = answers
 
 
+class AskedError(BaseException):
+    """Code that was not told of a graph being traced asks about values; one that is told may do without."""
+
+
 class RowsError(Exception):
     """With so many rows an operation treats the last ones in another way; a multiple of ``multiple`` is right."""
 
@@ -110,6 +114,7 @@ class Isolated(Watched, DrawsOfRows):
         private: tensors that hold the records of this step; code inside must not come by them in another way.
         fresh: tensors made inside (``torch.zeros``) get a copy a row, for code that writes data into them.
         any_rows: the last bits may depend on the number of rows, because it is always the same.
+        told: whether the function is told that a graph is traced. If it is not, a question ends the run (AskedError).
     """
 
     rules: Mapping[Any, Callable[..., Any]] = {}  # how some functions are called; custom operations by their name
@@ -123,9 +128,10 @@ class Isolated(Watched, DrawsOfRows):
         private: Iterable[Tensor] = (),
         fresh: bool = False,
         any_rows: bool = False,
+        told: bool = True,
     ) -> None:
         super().__init__(guarded)
-        self._any_rows = any_rows
+        self._any_rows, self._told = any_rows, told
         self._private = {tensor.untyped_storage().data_ptr() for tensor in private}
         self.rows, self.chance, self.fresh = rows, chance, fresh
         self.stop: BaseException | None = None  # raised again after the pass: user code must not swallow it
@@ -143,7 +149,7 @@ class Isolated(Watched, DrawsOfRows):
         functorch.set_inplace_requires_grad_allowed(True)  # for twins and copies, which are made inside
         try:
             rows = map_tensors(lambda tensor: self.wrap(tensor.unsqueeze(1)), batch)
-            with as_written(), self:
+            with as_written(told=self._told), self:
                 result = function(rows)
             if self.stop is not None:
                 raise self.stop
@@ -215,7 +221,7 @@ class Isolated(Watched, DrawsOfRows):
             raise self.stop
         try:
             return self.watched(facts, func, args, kwargs or {})
-        except (SplitError, UncoveredError, LossesError) as stop:
+        except (AskedError, SplitError, UncoveredError, LossesError) as stop:
             self.stop = stop
             raise
         except Exception as error:
@@ -322,6 +328,8 @@ class Isolated(Watched, DrawsOfRows):
 
     def _answer(self, func: Any, args: tuple[Any, ...]) -> Any:
         """A question about values, if all rows answer alike."""
+        if not self._told:
+            raise AskedError
         values = self.rows_first(args[0]).detach()
         if values[0].numel() != 1:
             raise UncoveredError("a tensor with several entries is asked for its one value")

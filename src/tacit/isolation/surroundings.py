@@ -131,8 +131,8 @@ def _is_for_a_compiler() -> bool:
 
 
 @contextmanager
-def as_written() -> Iterator[None]:
-    """How the losses run on every path: uncompiled, but told that they are being compiled.
+def as_written(*, told: bool = True) -> Iterator[None]:
+    """How the losses run on every path: uncompiled, but ``told`` that they are being compiled.
 
     The operations that were written must be seen, so that compiled models run eagerly. Libraries do without questions
     about values while a graph is traced (Hugging Face: ``if mask.all()``), which would part the records here. What
@@ -143,7 +143,7 @@ def as_written() -> Iterator[None]:
     before = flags._is_compiling_flag
     # where torch._dynamo is not loaded nothing is compiled, and importing it takes seconds
     stance = torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
-    flags._is_compiling_flag = True
+    flags._is_compiling_flag = told
     try:
         with stance, script.optimized_execution(False):
             yield
