@@ -1,11 +1,12 @@
 """Losses that ask about values are told that a graph is traced, and go on without; others are not told, and do less."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from tacit.gradients import clipped_sum
-from tacit.losses import ModelLosses
+from tacit.losses import ModelLosses, RecordGroup
 from tacit.mechanisms import ClipRecords, GaussianNoise, build_mechanism
 
 
@@ -32,10 +33,10 @@ def losses(model, batch):
     return nn.functional.cross_entropy(model(*batch[:-1]), batch[-1], reduction="none")
 
 
-def summed(of_model, batch, strategy="auto"):
+def summed(of_model, batch, strategy="auto", chunk=100):
     shapes = {name: value.shape for name, value in of_model.params.items()}
     mechanism = build_mechanism(ClipRecords(0.3), GaussianNoise(multiplier=1.0), shapes, slack=1e-3)
-    return clipped_sum(of_model, of_model.params, batch, mechanism, chunk=100, strategy=strategy)
+    return clipped_sum(of_model, of_model.params, batch, mechanism, chunk=chunk, strategy=strategy)
 
 
 @pytest.fixture
@@ -80,6 +81,13 @@ def test_another_form_of_records_is_asked_anew(data):
     summed(of_model, data, "fast")
     summed(of_model, data[::2], "fast")
     assert ways == ["masked", "plain"]
+
+
+def test_in_several_parts_and_forms_the_second_look_goes_the_same_way(data):
+    plain, masked = RecordGroup(data[::2], np.arange(20)), RecordGroup(data, np.arange(20, 40))
+    for groups in ([plain, masked], [masked, plain], [RecordGroup(data, np.arange(20))]):
+        of_model = ModelLosses(Padded(), losses)
+        close(summed(of_model, groups, "fast", chunk=16), summed(of_model, groups, "record"))
 
 
 @pytest.mark.parametrize("masked", [False, True])

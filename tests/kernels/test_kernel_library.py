@@ -59,7 +59,8 @@ def reason(monkeypatch, **environment):
 
 
 def test_it_can_be_switched_off(monkeypatch):
-    assert reason(monkeypatch, TACIT_KERNELS="off") == "TACIT_KERNELS=off"
+    for said in ("off", "0", "False"):
+        assert reason(monkeypatch, TACIT_KERNELS=said) == f"TACIT_KERNELS={said}"
 
 
 def test_no_compiler_means_no_kernels(monkeypatch, tmp_path):

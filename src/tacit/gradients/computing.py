@@ -6,7 +6,7 @@ One after the other is slow, right for any losses, and each record is in memory 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from tacit.losses import (
 from tacit.randomness import RecordChance, seed_everything
 from tacit.types import Batch, Vectors
 
+Result = TypeVar("Result")
 _ASKED_AGAIN = 2  # records
 _OF_NO_VALUES = (AskedError, UncoveredError, LossesError, TypeError, AttributeError, NotImplementedError)
 
@@ -59,23 +60,27 @@ class Computing:
         self.leaves = dict(params) if self._own else {n: p.detach().requires_grad_() for n, p in params.items()}
 
     def together(self, batch: Batch, rows: Places, records: int, chance: RecordChance) -> Gradients:
-        """The gradients of some rows of a batch, ``len(rows) / records`` in a row for each record.
+        """The gradients of some rows of a batch, ``len(rows) / records`` in a row for each record."""
+        compute = partial(self._forward, batch, rows, records, chance)
+        return self._told_if_asking(batch, lambda told: self._with_fresh(partial(compute, told=told)))
 
-        Losses that ask about values are told from then on, for records of this form, that a graph is traced: libraries
-        do without such questions then, and with them do less (Hugging Face: no mask where nothing is padded). Up to the
-        first question all records do the same, so that which way they go is no secret of any of them.
+    def _told_if_asking(self, batch: Batch, compute: Callable[[bool], Result]) -> Result:
+        """Losses that ask about values are told from then on, for records of this form, that a graph is traced.
+
+        Libraries do without such questions then, and do less where they may ask (Hugging Face: no mask where nothing is
+        padded). Up to the first question all records do the same: which way they go is no secret of any of them.
         """
-        form, compute = signature(batch), partial(self._forward, batch, rows, records, chance)
+        form = signature(batch)
         if form not in self.learned.asking and self._pass is operator.call:
             try:
-                return self._with_fresh(partial(compute, told=False))
+                return compute(False)
             except _OF_NO_VALUES:
                 self.learned.asking.add(form)
             except Exception as error:
                 if not is_limit_of_vmap(error):
                     raise  # of a record's values perhaps, from which nothing may be learned for the others
                 self.learned.asking.add(form)
-        return self._with_fresh(partial(compute, told=True))
+        return compute(True)
 
     def _with_fresh(self, compute: Callable[..., Gradients]) -> Gradients:
         """Tensors that the losses make get a copy for each record if records are written into them."""
@@ -109,15 +114,21 @@ class Computing:
 
     def losses_of(self, batch: Batch, chance: RecordChance, places: Places, *, alone: bool) -> object:
         """The losses of some rows, or of one alone, to the last bit, or what they raise."""
-        rows, chance = take_records(batch, torch.from_numpy(places)), chance.take(places)
-        seed_everything(int(chance.seeds[0]) if alone else int.from_bytes(chance.key[:8], "little"))
-        run = ForwardPass(self.leaves, self._guarded, len(places), len(places), chance, any_rows=True)
+        chance, index = chance.take(places), torch.from_numpy(places)
+
+        def together(told: bool) -> Tensor:
+            seed_everything(int.from_bytes(chance.key[:8], "little"))
+            run = ForwardPass(self.leaves, self._guarded, len(places), len(places), chance, any_rows=True, told=told)
+            found: Tensor = self._look(partial(run.run, self._call, take_records(batch, index)))
+            return found
+
         try:
-            with torch.no_grad(), as_written():
+            with torch.no_grad():
                 if not alone:
-                    return self._look(partial(run.run, self._call, rows)).cpu().numpy().tobytes()
-                with Watched(self._guarded):
-                    return self._call(rows).cpu().numpy().tobytes()
+                    return self._told_if_asking(batch, together).cpu().numpy().tobytes()
+                seed_everything(int(chance.seeds[0]))
+                with as_written(), Watched(self._guarded):
+                    return self._call(take_records(batch, index)).cpu().numpy().tobytes()
         except LossesError:
             raise
         except (Exception, SplitError) as error:

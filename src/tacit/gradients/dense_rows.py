@@ -74,8 +74,8 @@ class PlainRows:
         self, model: KnownNetwork, given: Arguments, columns: Sequence[int], clip: tuple[float, float, float] | None
     ) -> None:
         self._columns, self.faults, records = columns, model.faults(given), len(given.inputs)
-        whole = np.arange(records + -records % model.multiple(given))
-        filled = given.take(np.minimum(whole, records - 1))  # the last row once more
+        more = -records % model.multiple(given)
+        filled = given.take(np.minimum(np.arange(records + more), records - 1)) if more else given  # the last row again
         with torch.no_grad():
             *inputs, outputs = values(given.layers, model.activations, filled.inputs)
             gradients = derivatives(given.layers, model.activations, inputs, model.by_outputs(outputs, filled))

@@ -38,8 +38,8 @@ def library() -> ctypes.CDLL | None:
 @cache
 def loaded() -> Loaded:
     """The threads are PyTorch's own where its OpenMP can be found, which must be loaded before, else there is one."""
-    if os.environ.get("TACIT_KERNELS") == "off":
-        return Loaded(None, reason="TACIT_KERNELS=off")
+    if said_off := _said_off():
+        return Loaded(None, reason=said_off)
     for name, path in ahead():
         try:
             return Loaded(_opened(path), threads=True, reason=_AHEAD.format(name))
@@ -85,7 +85,7 @@ def _loaded_by_compiling() -> Loaded:
 def prospect() -> tuple[bool, str]:
     """Whether there would be kernels, and what can be said of them without PyTorch and without compiling."""
     compiler, reason = _compiler()
-    built = ahead() if reason != "TACIT_KERNELS=off" else []
+    built = [] if _said_off() else ahead()
     if built:
         return True, f"{_AHEAD.format(built[0][0])}; {_COMPARED}"
     if compiler is None:
@@ -103,10 +103,16 @@ _AT_FIRST_USE = "compiled at first use, as none came built ahead"
 _COMPARED = "each is compared with PyTorch before its first use"
 
 
+def _said_off() -> str:
+    """What somebody wrote to have no kernels; nothing if nobody did."""
+    said = os.environ.get("TACIT_KERNELS", "")
+    return f"TACIT_KERNELS={said}" if said.lower() in ("off", "0", "no", "false") else ""
+
+
 def _compiler() -> tuple[str | None, str]:
     """The C compiler, or why none is wanted."""
-    if os.environ.get("TACIT_KERNELS") == "off":
-        return None, "TACIT_KERNELS=off"
+    if said_off := _said_off():
+        return None, said_off
     if os.name != "posix" or not SETS:
         return None, "not made for this system"
     found = find_compiler()
