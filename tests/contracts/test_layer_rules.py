@@ -152,6 +152,26 @@ def losses_of_classes(draw):
     return Entropy(classes, options), torch.randn(draw(records), classes)
 
 
+class Heteroscedastic(nn.Module):
+    """A mean and a variance for each record, which may be given for all of its numbers at once."""
+
+    def __init__(self, width, shared, full):
+        super().__init__()
+        self.mean, self.spread = nn.Linear(width, width), nn.Linear(width, 1 if shared else width)
+        self.full = full
+
+    def forward(self, x):
+        variance = nn.functional.softplus(self.spread(x))
+        return nn.functional.gaussian_nll_loss(self.mean(x), x, variance, full=self.full, reduction="none")
+
+
+@st.composite
+def variances(draw):
+    width = draw(st.integers(2, 5))
+    model = Heteroscedastic(width, draw(st.booleans()), draw(st.booleans()))
+    return model, torch.randn(draw(records), width)
+
+
 @st.composite
 def pooling(draw):
     return nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2, draw(st.integers(1, 2)))), torch.randn(
@@ -219,6 +239,7 @@ EXAMPLES = {
     "attention": attention(),
     "experts": experts(),
     "cross_entropy": losses_of_classes(),
+    "gaussian_nll": variances(),
     "max_pooling": pooling(),
 }
 WITHOUT_A_RULE = {

@@ -1,5 +1,6 @@
 """Functions without parameters whose rules under vmap are slow: rows are merged into the batch by hand."""
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,32 @@ def cross_entropy(
         counted = (targets != ignore_index) if not targets.is_floating_point() else torch.ones_like(each)
         total = total / counted.reshape(run.rows, -1).sum(1)
     return run.wrap(total)
+
+
+def gaussian_nll(
+    run: "ForwardPass",
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """As PyTorch's, whose question about variances and whose write into them vmap cannot do."""
+    if not isinstance(var, Tensor) or reduction not in ("none", "mean", "sum"):
+        return NotImplemented
+    if var.shape != input.shape and var.shape == input.shape[:-1]:
+        var = var.unsqueeze(-1)
+    spread = [other for one, other in zip(input.shape, var.shape, strict=False) if one != other]
+    if var.dim() != input.dim() or spread not in ([], [1]):
+        return NotImplemented  # PyTorch says what is wrong
+    with run:
+        if torch.any(var < 0):
+            raise ValueError("var has negative entry/entries")
+        least = var + (var.clamp(min=eps) - var).detach()  # its gradient is that of the variance, also below eps
+        loss = 0.5 * (least.log() + (input - target) ** 2 / least)
+        loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+        return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
 def histc(run: "ForwardPass", input: Tensor, *args: Any, **kwargs: Any) -> Any:
