@@ -285,17 +285,23 @@ def convolutions_with_group_norm_and_pooling():
     return Pattern(model=model, rows=ordinary(24, 3, 8, 8))
 
 
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.inside, self.reentrant = network(), reentrant
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(self.inside, x, use_reentrant=self.reentrant)
+
+
 @pattern
 def checkpoint_without_reentry():
-    class Checkpointed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inside = network()
+    return Pattern(model=Checkpointed(False))
 
-        def forward(self, x):
-            return checkpoint(self.inside, x, use_reentrant=False)
 
-    return Pattern(model=Checkpointed())
+@pattern
+def checkpoint_with_reentry():
+    return Pattern(model=Checkpointed(True), reference=Checkpointed(False))
 
 
 @pattern

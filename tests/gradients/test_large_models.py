@@ -64,3 +64,14 @@ def test_experts_in_a_loop_say_which_operation_is_in_the_way_and_what_to_set():
     losses.model.set_experts_implementation("eager")
     with pytest.raises(UncoveredError, match=r"^nonzero .*grouped_mm"):
         summed(losses, batch)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("name", ["BERT", "GPT-2", next(name for name in families.FAMILIES if "LoRA" in name)])
+def test_checkpoints_of_hugging_face_change_nothing(name, reentrant):
+    losses, batch = built(name, dropout=0.1)
+    without = summed(losses, batch)
+    language_model = next(module for module in losses.model.modules() if hasattr(module, "enable_input_require_grads"))
+    language_model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+    language_model.enable_input_require_grads()
+    assert distance(summed(losses, batch), without) == 0.0

@@ -235,6 +235,38 @@ def test_a_statistic_of_the_batch_is_one_of_the_record(data):
     assert_same(summed(mixing, data, strategy="fast"), summed(mixing, data, strategy="record"))
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_are_run_as_they_are_written_and_nothing_of_it_stays(data, reentrant):
+    def checkpointed(m, x):
+        x = torch.utils.checkpoint.checkpoint(m.body, x, use_reentrant=reentrant)
+        return m.head(torch.utils.checkpoint.checkpoint_sequential(m.rest, 2, x, use_reentrant=reentrant))
+
+    rest = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.0), nn.Tanh(), nn.Linear(8, 8))
+    parts = {"body": nn.Linear(data[0].shape[1], 8), "rest": rest, "head": nn.Linear(8, 3)}
+    home = torch.utils.checkpoint
+    before = home._checkpoint_without_reentrant_generator, dict(vars(home.CheckpointFunction))
+    found = summed(ModelLosses(Net(checkpointed, **parts), classify), data, strategy="fast")
+    plain = Net(lambda m, x: m.head(m.rest(m.body(x))), **parts)
+    assert_same(found, summed(ModelLosses(plain, classify), data, strategy="record"))
+    assert before == (home._checkpoint_without_reentrant_generator, dict(vars(home.CheckpointFunction)))
+
+
+def test_data_that_is_marked_as_needing_a_gradient_is_data_like_any_other(data):
+    """As Hugging Face's enable_input_require_grads does, for checkpoints."""
+    parts = {"body": nn.Linear(5, 8), "head": nn.Linear(8, 3)}
+    assert_fast_and_right(Net(lambda m, x: m.head(m.body(x.requires_grad_()).tanh()), **parts), data)
+    asking = ModelLosses(Net(lambda m, x: m.head(m.body(x.requires_grad_()).tanh()), **parts), penalised)
+    assert_same(summed(asking, data), summed(asking, data, strategy="record"))
+
+
+def penalised(model, batch):
+    """By the gradient of the loss with respect to the input, which one record after the other has."""
+    x = batch[0].clone().requires_grad_()
+    loss = classify(model, (x, batch[1]))
+    (slope,) = torch.autograd.grad(loss.sum(), x, create_graph=True)
+    return loss + slope.square().sum(1)
+
+
 def test_an_input_changed_in_place_is_left_to_the_other_path(data):
     def losses(model, batch):
         x = batch[0].clone()

@@ -19,8 +19,8 @@ from tacit.gradients.known_networks import Arguments, KnownNetwork, learned, lin
 from tacit.isolation import (
     StateGuard,
     UncoveredError,
-    no_reentrant_checkpoints,
     nothing_leaves,
+    plain_checkpoints,
     refuse_foreign_watchers,
     run_apart,
 )
@@ -149,7 +149,7 @@ def _around(losses: Losses, guard: StateGuard | None, summing: "_Summing") -> Ab
     around = ExitStack()
     around.enter_context(guard or guard_of(losses))
     around.enter_context(nothing_leaves())
-    around.enter_context(no_reentrant_checkpoints())
+    around.enter_context(plain_checkpoints())
     around.enter_context(global_chance(summing.device))
     return around
 

@@ -5,7 +5,7 @@ from tacit.isolation.caches import fill_caches
 from tacit.isolation.guard import StateGuard, refuse_foreign_watchers
 from tacit.isolation.map_records import map_records
 from tacit.isolation.rows import Isolated, RowsError, SplitError, UncoveredError, Watched
-from tacit.isolation.surroundings import as_written, no_reentrant_checkpoints, nothing_leaves
+from tacit.isolation.surroundings import as_written, nothing_leaves, plain_checkpoints
 
 __all__ = [
     "Isolated",
@@ -17,8 +17,8 @@ __all__ = [
     "as_written",
     "fill_caches",
     "map_records",
-    "no_reentrant_checkpoints",
     "nothing_leaves",
+    "plain_checkpoints",
     "refuse_foreign_watchers",
     "run_apart",
     "writes_into_fresh",

@@ -229,6 +229,8 @@ class Isolated(Watched, DrawsOfRows):
             raise
 
     def watched(self, facts: Known, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func is Tensor.requires_grad_ and self.is_of_rows(args[0]) and all((*args[1:], *kwargs.values())):
+            return args[0]  # whoever then asks for its gradient inside is left to the other path
         tensors = tensors_in((args, kwargs))
         self._check_kind(facts, func, args, tensors)
         if functorch.maybe_current_level() != self.level:

@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any
@@ -152,20 +152,30 @@ def as_written(*, told: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def no_reentrant_checkpoints() -> Iterator[None]:
-    """Refuse, in this thread, checkpoints that hide the parameters they use: gradients would be zero without a word."""
-    function: Any = torch.utils.checkpoint.CheckpointFunction
-    here, original = threading.get_ident(), function.__dict__.get("apply")
+def plain_checkpoints() -> Iterator[None]:
+    """Checkpoints keep, in this thread, what they would compute again on the way back.
 
-    def apply(*args: Any) -> Any:
-        if threading.get_ident() == here:
-            raise LossesError("checkpoint(use_reentrant=True) hides the parameters it uses; pass use_reentrant=False")
-        return super(function, function).apply(*args)
+    Gradients of records are formed of what a checkpoint throws away, and the reentrant form hides the parameters it
+    uses: their gradients would be zero without a word. What is kept is measured, and physical batches follow from it.
+    """
+    home, here = torch.utils.checkpoint, threading.get_ident()
+    function: Any = home.CheckpointFunction
+    original, steps = function.__dict__.get("apply"), home._checkpoint_without_reentrant_generator
 
-    function.apply = apply
+    def apply(run: Callable[..., Any], preserve: bool, *args: Any) -> Any:
+        return run(*args) if threading.get_ident() == here else super(function, function).apply(run, preserve, *args)
+
+    def before_and_after(*given: Any, **named: Any) -> Iterator[None]:
+        if threading.get_ident() != here:
+            yield from steps(*given, **named)
+        else:
+            yield
+
+    function.apply, home._checkpoint_without_reentrant_generator = apply, before_and_after
     try:
         yield
     finally:
+        home._checkpoint_without_reentrant_generator = steps
         if original is None:
             del function.apply
         else:
