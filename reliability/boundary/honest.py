@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
-from torch.utils.checkpoint import checkpoint
 
 import tacit
 from reliability.boundary.attack import (
@@ -28,6 +27,7 @@ from reliability.boundary.attack import (
     seeded,
     squared,
 )
+from reliability.boundary.models import Checkpointed
 
 PATTERNS: dict[str, Callable[[], "Pattern"]] = {}
 CLIP = 1.0
@@ -283,15 +283,6 @@ def convolutions_with_group_norm_and_pooling():
         )
     )
     return Pattern(model=model, rows=ordinary(24, 3, 8, 8))
-
-
-class Checkpointed(nn.Module):
-    def __init__(self, reentrant: bool) -> None:
-        super().__init__()
-        self.inside, self.reentrant = network(), reentrant
-
-    def forward(self, x: Tensor) -> Tensor:
-        return checkpoint(self.inside, x, use_reentrant=self.reentrant)
 
 
 @pattern
