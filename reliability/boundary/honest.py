@@ -405,6 +405,19 @@ def einsum():
 
 
 @pattern
+def copy_of_a_weight_that_is_changed_after_its_use():
+    """What was computed with the copy before has the gradient of the copy as it was then."""
+
+    def losses(model, batch):
+        weight = model.weight.clone()
+        out = F.linear(batch[0], weight)[:, 0]
+        weight *= 3
+        return (out - batch[1]).square()
+
+    return Pattern(losses, linear())
+
+
+@pattern
 def frozen_body():
     model = network()
     model[0].requires_grad_(False)
