@@ -224,6 +224,7 @@ EXAMPLES = {
     "experts": experts(),
     "cross_entropy": losses_of_classes(),
     "max_pooling": pooling(),
+    "product": broadcast(lambda m, x: (m.p * x * (x < 1)).flatten(1).prod(1, keepdim=True) + m.p.sum()),
 }
 WITHOUT_A_RULE = {
     "sum": broadcast(lambda m, x: x + m.p),
