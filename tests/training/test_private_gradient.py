@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -102,6 +103,26 @@ def test_a_sample_is_released_once(private, data):
     engine.backward(sample)
     with pytest.raises(InputError, match="released before"):
         engine.backward(sample)
+
+
+def test_two_loops_may_go_on_at_once(private, data):
+    with private() as engine:
+        one, other = engine.samples(data, steps=60), engine.samples(data, steps=60)
+        for step in range(25):
+            engine.backward(next(one))
+            if step % 5 == 0:
+                engine.backward(next(other))
+        one.close()
+        other.close()
+        assert engine.ledger.steps == 25 + 5
+
+
+def test_threads_release_their_samples_one_after_the_other(private, model, data):
+    with private(model) as engine:
+        samples = list(engine.samples(data, steps=6))
+        with ThreadPoolExecutor(max_workers=3) as threads:
+            list(threads.map(engine.backward, samples))
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("workers", [0, 2])
