@@ -159,17 +159,21 @@ class Charging:
         return step % self._whole_passes(self._at_once) == 0
 
     def reserve_block(self, step: int, left: int, ahead: ChargedAhead) -> None:
-        """Check the budget, then charge the block that begins at this step, when so many steps are left, by the very
-        mechanisms that their releases use, and note both in ``ahead``."""
-        mechanisms = [self.mechanism_at(step + further) for further in range(self._block(left))]
+        """Charge the block that begins at this step, when so many steps are left, and note it in ``ahead``."""
+        number, mechanisms = self.reserve(step, self._block(left))
+        ahead.charge(number, len(mechanisms))
+        ahead.mechanisms.update(enumerate(mechanisms, start=step))
+
+    def reserve(self, step: int, count: int) -> tuple[int, list[GaussianSumMechanism]]:
+        """Check the budget, then charge the next ``count`` steps, by the very mechanisms that their releases use."""
+        mechanisms = [self.mechanism_at(step + ahead) for ahead in range(count)]
         charges = self.charges(mechanisms)
         if self._gate is not None:
             self._gate(self.ledger, [*charges, *self._due(step)])
         number = self.file.reserve(charges)
         if self._due(step):
             self.file.reserve(self._due(step))
-        ahead.charge(number, len(mechanisms))
-        ahead.mechanisms.update(enumerate(mechanisms, start=step))
+        return number, mechanisms
 
     def settle(self, ahead: ChargedAhead) -> None:
         """Give back what was reserved for steps that have not begun."""
