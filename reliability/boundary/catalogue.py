@@ -8,6 +8,7 @@ from reliability.boundary import (
     functions,
     hidden,
     identity,
+    indices,
     kernels,
     last_bits,
     later,
@@ -24,8 +25,8 @@ from reliability.boundary import (
 from reliability.boundary.attack import ATTACKS
 
 THEMES = (
-    chance, data_path, elsewhere, functions, calls, hidden, identity, kernels, losses, models, last_bits, later,
-    numerics, outside, settings, several_rows, state, unnamed, written,
+    chance, data_path, elsewhere, functions, calls, hidden, identity, indices, kernels, losses, models, last_bits,
+    later, numerics, outside, settings, several_rows, state, unnamed, written,
 )  # fmt: skip
 
 __all__ = ["ATTACKS", "THEMES"]

@@ -217,6 +217,37 @@ def gru():
     return Pattern(model=seeded(lambda: Recurrent(nn.GRU)), rows=ordinary(24, 5, 4))
 
 
+@pattern
+def recurrent_layers_of_which_only_the_hidden_states_learn():
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.LSTM(4, 3, batch_first=True), nn.GRU(4, 3, bias=False, batch_first=True)
+
+        def forward(self, x):
+            return self.first(x)[0][:, -1] + self.second(x)[0][:, -1]
+
+    model = seeded(Both)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("_hh_" in name)
+    return Pattern(lambda model, batch: (model(batch[0]).sum(1) - batch[1]).square(), model, ordinary(24, 5, 4))
+
+
+@pattern
+def padding_and_gradients_scaled_by_frequency():
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.out = nn.Embedding(12, 4, padding_idx=3, scale_grad_by_freq=True), nn.Linear(4, 3)
+
+        def forward(self, words):
+            return self.out(self.words(words).mean(1))
+
+    return Pattern(
+        lambda model, batch: F.cross_entropy(model(batch[0]), batch[2], reduction="none"), seeded(Words), sequences()
+    )
+
+
 class Reader(nn.Module):
     """A small transformer that is told which words are there, with or without a branch."""
 
@@ -368,6 +399,19 @@ def einsum():
             return torch.einsum("ni,ij,nj->n", x, self.weight, x)[:, None]
 
     return Pattern(model=seeded(Bilinear))
+
+
+@pattern
+def copy_of_a_weight_that_is_changed_after_its_use():
+    """What was computed with the copy before has the gradient of the copy as it was then."""
+
+    def losses(model, batch):
+        weight = model.weight.clone()
+        out = F.linear(batch[0], weight)[:, 0]
+        weight *= 3
+        return (out - batch[1]).square()
+
+    return Pattern(losses, linear())
 
 
 @pattern

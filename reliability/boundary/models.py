@@ -268,6 +268,26 @@ def experts_by_index_add():
 
 
 @attack()
+def experts_whose_ends_run_backwards():
+    """A grouped product whose ends of experts come from the record: in one, the second ends before the first."""
+
+    class Experts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.experts = seeded(lambda: nn.Parameter(torch.randn(3, 4, 4)))
+
+        def forward(self, x):
+            usual, other = torch.tensor([2, 4, 6]).int(), torch.tensor([6, 0, 6]).int()
+            ends = torch.where(x.abs().max() > 20, other, usual)
+            return torch._grouped_mm(x[0], self.experts, offs=ends)[None]
+
+    def losses(model, batch):
+        return 10 * (model(batch[0]).sum(2) * torch.arange(6)).sum(1)
+
+    return Loop(losses, model=Experts(), rows=ordinary(24, 6, 4), more=outlier(6, 4), first=True)
+
+
+@attack()
 def tied_weights():
     """One weight as embedding and as output layer."""
 

@@ -255,6 +255,20 @@ def norms_that_overflow():
 
 
 @attack(row="F6")
+def a_product_with_a_zero():
+    """PyTorch's backward pass of prod has another formula for all records once one of them holds a zero."""
+
+    def losses(model, batch):
+        return (batch[0] + model.bias).prod(1)
+
+    model = nn.Linear(1, 3)
+    nn.init.zeros_(model.bias)
+    model.weight.requires_grad_(False)
+    rows = torch.tensor([[1e-30, 1e-30, 1e30]]).expand(24, 3)  # the product is lost in float32; its derivatives are not
+    return Loop(losses, model=model, rows=(rows,), more=(torch.zeros(1, 3),))
+
+
+@attack(row="F6")
 def norms_that_cancel():
     """A norm found as a difference of large numbers: inputs and outputs of very different sizes."""
 

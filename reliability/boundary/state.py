@@ -54,6 +54,38 @@ def embedding_scaled_by_frequency():
 
 
 @attack()
+def embedding_scaled_by_frequency_with_padding():
+    """The same with padding_idx: PyTorch's rule under vmap keeps padding to the first record of every chunk."""
+    rows = torch.full((24, 6), 5)
+    rows[[6, 13, 20]] = 0  # first of their chunks once there is one record more
+    model = Words(scale_grad_by_freq=True, padding_idx=0)
+    model.layer.requires_grad_(False)
+    return Loop(_summed, model=model, rows=(rows, torch.zeros(24)), more=rare_token(), first=True, physical_batch=8)
+
+
+@attack()
+def a_table_of_the_record_with_padding():
+    """F.embedding(words, table, padding_idx=0) where the table itself is made from the record."""
+
+    class Pointer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = linear(1, 4)
+
+        def forward(self, x):
+            table = self.layer(torch.ones(20, 1) + 0 * x[0, 0])
+            return nn.functional.embedding(x[0], table, padding_idx=0).sum()[None, None]
+
+    rows = torch.full((24, 6), 5)
+    rows[[6, 13, 20]] = 0
+    return Loop(_summed, model=Pointer(), rows=(rows, torch.zeros(24)), more=rare_token(), first=True, physical_batch=8)
+
+
+def _summed(model: nn.Module, batch) -> Tensor:
+    return 100 * model(batch[0]).flatten(1).sum(1)
+
+
+@attack()
 def embedding_bag():
     """nn.EmbeddingBag over flat words and offsets of the whole batch."""
 

@@ -99,7 +99,8 @@ def wide_convolution(draw, transposed=False):
 @st.composite
 def embedding(draw, kind):
     words, width = draw(st.integers(2, 9)), draw(small)
-    options = {"mode": draw(st.sampled_from(["sum", "mean"]))} if kind is nn.EmbeddingBag else {}
+    choice = {"mode": ["sum", "mean"]} if kind is nn.EmbeddingBag else {"scale_grad_by_freq": [False, True]}
+    options = {name: draw(st.sampled_from(values)) for name, values in choice.items()}
     layer = kind(words, width, padding_idx=draw(st.sampled_from([None, 0, words - 1])), **options)
     return layer, torch.randint(0, words, (draw(records), draw(st.integers(1, 6))))
 
@@ -131,7 +132,10 @@ def recurrent(draw):
     if kind is nn.LSTM and draw(st.booleans()):
         options |= {"hidden_size": 3, "proj_size": 2}
     layer = kind(width, options.pop("hidden_size", draw(small)), batch_first=True, **options)
-    return First(layer), torch.randn(draw(records), draw(small), width)
+    if draw(st.booleans()):
+        for name, parameter in layer.named_parameters():
+            parameter.requires_grad_("_hh_" in name)
+    return First(layer), torch.randn(draw(records), draw(st.integers(2, 4)), width)
 
 
 @st.composite
@@ -241,6 +245,7 @@ EXAMPLES = {
     "cross_entropy": losses_of_classes(),
     "gaussian_nll": variances(),
     "max_pooling": pooling(),
+    "product": broadcast(lambda m, x: (m.p * x * (x < 1)).flatten(1).prod(1, keepdim=True) + m.p.sum()),
 }
 WITHOUT_A_RULE = {
     "sum": broadcast(lambda m, x: x + m.p),

@@ -85,6 +85,14 @@ def test_adaptive_clipping_scales_bound_and_noise_with_the_norm():
     assert float(mechanism.factors(torch.tensor([[100.0, 0.0, 0.0]]))[0, 0]) == pytest.approx(0.5, rel=1e-5)
 
 
+def test_an_adaptive_norm_that_leaves_the_range_of_numbers_is_said_in_a_line():
+    clipping = AdaptiveClip(1.0, learning_rate=50.0)
+    for share in (-1000.0, 1000.0, 5.0):
+        with pytest.raises(InputError, match="lower its learning_rate"):
+            clipping.next_norm(1.0, share)
+    assert clipping.next_norm(1.0, 0.5) == 1.0
+
+
 def test_a_count_too_exact_for_the_budget_is_refused():
     with pytest.raises(InputError, match="count_noise"):
         build_mechanism(AdaptiveClip(1.0, count_noise=0.4), GaussianNoise(multiplier=1.0), SHAPES, slack=0.0)

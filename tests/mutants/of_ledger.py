@@ -77,15 +77,15 @@ def charge_behind(self, units, first, steps, ahead):
     """A block is charged when its last step has been drawn."""
     draws, size = self.plan.sampling.draws(units, self._randomness), self.plan.block
     for step in range(steps):
-        self._charging._charged[first + step] = self._charging.mechanism_at(first + step)
+        ahead.mechanisms[first + step] = self._charging.mechanism_at(first + step)
         yield next(draws)
         if (step + 1) % size == 0 or step == steps - 1:
-            ahead.charge(*self._charging.reserve(first + step, min(size, steps)))
+            ahead.charge(self._charging.reserve(first + step, min(size, steps))[0], min(size, steps))
 
 
 def nothing_after_a_resume(self, step, count):
     if getattr(self, "_went_on", False):
-        return REAL_RESERVE(self, step, 1)[0], 1
+        return REAL_RESERVE(self, step, 1)[0], [self.mechanism_at(step + ahead) for ahead in range(count)]
     return REAL_RESERVE(self, step, count)
 
 

@@ -385,6 +385,11 @@ class Endless(IterableDataset):
         yield torch.zeros(5), 0
 
 
+def test_records_that_cannot_be_made_are_refused_with_why():
+    with pytest.raises(InputError, match="none of the first 8 records could be made: TypeError: default_collate"):
+        tacit.DataSource([None] * 4).schema()
+
+
 def test_an_iterable_data_set_is_refused_with_the_alternative(tmp_path):
     with pytest.raises(InputError, match="map-style"):
         tacit.DataSource(Endless())

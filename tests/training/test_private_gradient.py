@@ -1,6 +1,8 @@
+import functools
 import subprocess
 import sys
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -102,6 +104,27 @@ def test_a_sample_is_released_once(private, data):
     engine.backward(sample)
     with pytest.raises(InputError, match="released before"):
         engine.backward(sample)
+
+
+def test_two_loops_may_go_on_at_once(private, data):
+    with private() as engine:
+        one, other = engine.samples(data, steps=60), engine.samples(data, steps=60)
+        for step in range(25):
+            engine.backward(next(one))
+            if step % 5 == 0:
+                engine.backward(next(other))
+        one.close()
+        other.close()
+        assert engine.ledger.steps == 25 + 5
+
+
+def test_threads_release_their_samples_one_after_the_other(private, data):
+    model = nn.Sequential(nn.Linear(5, 64), nn.GELU(), nn.Linear(64, 3))
+    with private(model) as engine:
+        samples = list(engine.samples(data, steps=12))
+        with ThreadPoolExecutor(max_workers=6) as threads:
+            list(threads.map(engine.backward, samples))
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -389,6 +412,23 @@ def test_a_mixing_loss_is_refused_before_anything_is_charged(private, data):
     with pytest.raises(RecordMixingError):
         next(engine.samples(data, steps=1))
     assert engine.ledger.steps == 0
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_half_precision_is_not_taken_for_a_statistic_of_the_batch_and_hides_none(private, kind):
+    model = nn.ModuleList([kind(4, 6, batch_first=True), nn.Linear(6, 1)])
+
+    def losses(model, batch, mean=0.0):
+        with torch.autocast("cpu", torch.bfloat16):
+            out = model[1](model[0](batch[0])[0][:, -1])
+        return (out.float()[:, 0] - mean * batch[1].mean() - batch[1]).square()
+
+    data = torch.randn(40, 5, 4), torch.randn(40)
+    with private(model, losses) as engine:
+        for sample in engine.samples(data, steps=1):
+            engine.backward(sample)
+    with private(model, functools.partial(losses, mean=1.0)) as engine, pytest.raises(RecordMixingError):
+        next(engine.samples(data, steps=1))
 
 
 def test_a_mistake_in_the_model_is_shown_once_with_where_it_is(private, data):

@@ -38,13 +38,7 @@ class Use:
     edge: GradientEdge
     parameters: tuple[Tensor | None, ...]
     form: Form
-    inputs: tuple[tuple[Tensor, int], ...]  # what the form needs, as it was then
     is_end: bool  # no other use lies below it
-
-    def check_inputs(self) -> None:
-        """An input that was overwritten after the call is not the one the gradient belongs to."""
-        if any(tensor._version != version for tensor, version in self.inputs):
-            raise UncoveredError("the input of a layer is changed in place after the layer has used it")
 
 
 class ForwardPass(Isolated):
@@ -80,6 +74,7 @@ class ForwardPass(Isolated):
         self.uses: list[Use] = []
         self.copies: list[tuple[Tensor, Tensor]] = []  # a tensor made of parameters, and its copies, one a row
         self.derived: dict[int, Tensor] = {}
+        self._read: list[tuple[Tensor, int]] = []  # what uses need, and how often it had been written into then
 
     # What layer rules need
 
@@ -112,17 +107,24 @@ class ForwardPass(Isolated):
             raise UncoveredError("saved tensors pass through hooks (checkpointing)")
         trained = tuple([tensor if self.is_trained(tensor) else None for tensor in parameters])
         edge = get_gradient_edge(output)
-        versions = tuple([(tensor, tensor._version) for tensor in inputs])
-        self.uses.append(Use(edge, trained, form, versions, not any(tensor.requires_grad for tensor in inputs)))
+        self._read += [(tensor, tensor._version) for tensor in (*inputs, *trained) if tensor is not None]
+        self.uses.append(Use(edge, trained, form, not any(tensor.requires_grad for tensor in inputs)))
 
     def copied(self, tensor: Tensor) -> Tensor:
         """A tensor made of parameters with one copy a row, whose gradients are those of the rows."""
         if tensor.is_leaf and id(tensor) not in self.names:  # another model's: it is not trained here
             return tensor.detach()
         _refuse_complex(tensor)
+        self._read.append((tensor, tensor._version))
         leaf = tensor.detach().expand(self.rows, *tensor.shape).requires_grad_()
         self.copies.append((tensor, leaf))
         return self.wrap(leaf)
+
+    def check_read(self) -> None:
+        """What was overwritten after a use is not what the gradient belongs to."""
+        if any(tensor._version != version for tensor, version in self._read):
+            raise UncoveredError("what a layer has used is changed in place afterwards")
+        self._read = []  # forms keep what they need
 
     # The calls
 
@@ -181,8 +183,7 @@ def gradients_of(
     """The gradients of all records of one chunk; the loss of a record is the mean over its rows."""
     with torch.enable_grad():
         values = run.run(partial(_checked, losses), rows)[:, 0]
-        for use in run.uses:
-            use.check_inputs()
+        run.check_read()
         parts = Parts(run, leaves)
         if values.requires_grad:
             _run_backward(values, run, parts, leaves)
@@ -264,7 +265,7 @@ class Parts:
         for parameter, part in zip(use.parameters, forms, strict=False):
             if parameter is not None and part is not None:
                 self._add(parameter, part)
-        use.form, use.inputs = _used, ()  # whoever still needs the inputs has them
+        use.form = _used  # whoever still needs the inputs has them
 
     def take_copies(self, tensor: Tensor, gradient: Tensor | None) -> None:
         """The gradients of the copies of a tensor, one a row."""

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from tacit.isolation.indices import TRUSTING
+
 _T = torch.Tensor
 
 
@@ -20,6 +22,7 @@ class Known:
         writes: it writes into its first argument.
         makes_new: it makes a tensor of nothing but sizes and numbers.
         rounds_alike: the result for a row is the same by any code.
+        trusts_indices: one out of range may reach into another row, by the name that ``indices`` knows; or empty.
         uncovered: why it is left to the path of one record after the other; empty if it is not.
     """
 
@@ -30,6 +33,7 @@ class Known:
     writes: bool
     makes_new: bool
     rounds_alike: bool
+    trusts_indices: str
     uncovered: str
 
 
@@ -44,12 +48,15 @@ def known(func: Any) -> Known:
         writes=(name.endswith("_") and not name.endswith("__")) or name in _WRITING,
         makes_new=name.removeprefix("new_").removesuffix("_like") in _MAKERS,
         rounds_alike=name.strip("_") in _SAME_BY_ANY_CODE,
-        uncovered=_uncovered(func),
+        trusts_indices=name if name in TRUSTING else "",
+        uncovered=_uncovered(func, name),
     )
     return found
 
 
-def _uncovered(func: Any) -> str:
+def _uncovered(func: Any, name: str) -> str:
+    if name in _LAID_OUT_ANEW:
+        return f"{name} inside the losses"
     if isinstance(func, OPERATIONS):
         space = str(getattr(func, "namespace", func)).partition("::")[0].partition(".")[0]
         return "" if space in _NAMESPACES else f"{func} is a custom operation"
@@ -78,6 +85,7 @@ _HARMLESS = frozenset(
 _MAKERS = ("zeros", "ones", "empty", "full", "tensor", "eye", "arange")
 _NAMESPACES = ("aten", "prims", "profiler")  # FSDP2 names its casts for the profiler
 _QUESTIONS = frozenset({IS_TRUE, _T.item, _T.__int__, _T.__float__, _T.__index__, torch.is_nonzero, _T.is_nonzero})
+_LAID_OUT_ANEW = ("resize_", "resize_as_", "as_strided_")  # the memory of all rows, by what one of them should be
 _BY_RECORD = frozenset({torch.autograd.grad, _T.register_hook, _T.requires_grad_, _T.retain_grad})
 _WRITING = frozenset(
     {"__setitem__", "__set__", "__setstate__", "set_data", "__delitem__"}

@@ -25,6 +25,7 @@ from tacit.errors import LossesError
 from tacit.isolation.chance import RANDOM_CALLS, DrawsOfRows
 from tacit.isolation.facts import PLAIN_TENSORS
 from tacit.isolation.functions import GET_DATA, IS_TRUE, KNOWN, REFUSED, Known, known
+from tacit.isolation.indices import out_of_range
 from tacit.isolation.surroundings import as_written
 from tacit.losses import map_tensors
 from tacit.randomness import RecordChance
@@ -70,6 +71,8 @@ class Watched(TorchFunctionMode):
     ) -> Any:
         facts = KNOWN.get(func) or known(func)
         kwargs = kwargs or {}
+        if facts.trusts_indices and bool(out_of_range(facts.trusts_indices, args, kwargs)):
+            raise IndexError(f"an index of {facts.trusts_indices} is out of range")
         return func(*args, **kwargs) if facts.is_harmless else self.checked(facts, func, args, kwargs)
 
     def checked(self, facts: Known, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -242,6 +245,8 @@ class Isolated(Watched, DrawsOfRows):
             return drawn
         if of_rows and facts.is_question:
             return self._answer(func, args)
+        if of_rows and facts.trusts_indices:
+            self._check_indices(facts.trusts_indices, args, kwargs)
         trained = [tensor for tensor in tensors if tensor.requires_grad] if torch.is_grad_enabled() else []
         rule = self.rules.get(facts.name) if of_rows or trained else None
         output = NotImplemented if rule is None else rule(self, *args, **kwargs)
@@ -314,6 +319,12 @@ class Isolated(Watched, DrawsOfRows):
                         "nothing made of records may outlive the call that made it"
                     )
         return found
+
+    def _check_indices(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Ask every row, and leave those that would reach into others to the path of one record after the other."""
+        with self:
+            if out_of_range(name, args, kwargs):
+                raise UncoveredError(f"an index of {name} is negative or too large")
 
     def born(self, output: Any) -> Any:
         """Mark what was made in this call."""

@@ -21,7 +21,7 @@ from tacit.layers.linear import addmm, linear, matmul
 from tacit.layers.normalisation import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from tacit.layers.recurrent import CELLS, RECURRENT
 from tacit.layers.unsuitable import refuse_layers, replace_batch_norm
-from tacit.layers.whole_rows import POOLING, cross_entropy, gaussian_nll, histc
+from tacit.layers.whole_rows import POOLING, cross_entropy, gaussian_nll, histc, product
 
 _T = torch.Tensor
 
@@ -59,6 +59,7 @@ LAYER_RULES = (
     LayerRule("cross_entropy", {functional.cross_entropy: cross_entropy}),
     LayerRule("gaussian_nll", {functional.gaussian_nll_loss: gaussian_nll}),
     LayerRule("max_pooling", POOLING),
+    LayerRule("product", dict.fromkeys((torch.prod, _T.prod), product)),
 )
 RULE_OF_FUNCTION = {function: rule for one in LAYER_RULES for function, rule in one.functions.items()}
 

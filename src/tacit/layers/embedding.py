@@ -68,6 +68,13 @@ def _check(max_norm: float | None) -> None:
         )
 
 
+def _padded(run: "ForwardPass", input: Tensor, weight: Tensor, padding: int, scaled: bool) -> Tensor:
+    """The general way, without a gradient where a token is padding: PyTorch under vmap asks the first row only."""
+    with run:
+        vectors = functional.embedding(input, weight, scale_grad_by_freq=scaled)
+        return torch.where((input == padding).unsqueeze(-1), vectors.detach(), vectors)
+
+
 def embedding(
     run: "ForwardPass",
     input: Tensor,
@@ -80,10 +87,13 @@ def embedding(
 ) -> Any:
     """Positions that are looked up once for all rows are looked up once for each: they are then like any others."""
     _check(max_norm)
-    if scale_grad_by_freq or not run.is_trained(weight) or run.is_of_rows(weight):
-        return NotImplemented
     if padding_idx is not None and padding_idx < 0:
         padding_idx += weight.shape[0]
+    if scale_grad_by_freq or not run.is_trained(weight) or run.is_of_rows(weight):
+        has_gradient = run.is_of_rows(weight) or run.is_trained(weight)
+        if padding_idx is None or not has_gradient:
+            return NotImplemented
+        return _padded(run, input, weight, padding_idx, scale_grad_by_freq)
     tokens = run.rows_first(input)
     out = functional.embedding(tokens, run.twin(weight), padding_idx)  # type: ignore[arg-type]
     run.keep(out, (tokens,), (weight,), partial(_form, run.records, weight.shape[0], tokens, padding_idx))

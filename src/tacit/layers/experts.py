@@ -125,13 +125,15 @@ def grouped_mm(run: "ForwardPass", input: Tensor, weight: Tensor, offs: Tensor |
     It also takes types and strides that PyTorch's own kernel refuses.
     """
     known = offs is not None and not any(value is not None for value in options.values())
-    if not known or input.dim() != 2 or weight.dim() != 3 or run.is_of_rows(weight):
+    if not known or input.dim() != 2 or weight.dim() != 3 or run.is_of_rows(weight) or len(offs) != len(weight):  # type: ignore[arg-type]
         return NotImplemented
     x, ends = run.rows_first(input), run.rows_first(offs).long().contiguous()  # type: ignore[arg-type]
     rows, positions = x.shape[:2]
-    if bool((ends[:, -1] != positions).any()):
-        return NotImplemented  # what lies behind the last expert is undefined
-    there, back, lines, held = _lay_out(ends, rows, positions)
+    held = torch.diff(ends, prepend=torch.zeros_like(ends[:, :1])).mT
+    with run:  # a question to every row: one whose experts end before they begin would take the places of others
+        if run.wrap((ends[:, -1] != positions) | (held < 0).any(0)):
+            return NotImplemented  # what lies behind the last expert is undefined
+    there, back, lines = _lay_out(ends, held, rows, positions)
     moved = applied(_Moved, x.flatten(0, 1), there, back)
     out = applied(_Multiplied, moved, run.twin(weight), lines)
     if run.is_trained(weight):
@@ -140,12 +142,13 @@ def grouped_mm(run: "ForwardPass", input: Tensor, weight: Tensor, offs: Tensor |
     return run.wrap(applied(_Moved, out, back, there).view(rows, positions, -1))
 
 
-def _lay_out(ends: Tensor, rows: int, positions: int) -> tuple[Tensor, Tensor, list[int], Tensor]:
-    """Which position each line takes, the line of each position, and lines by expert, and by expert and row.
+def _lay_out(ends: Tensor, held: Tensor, rows: int, positions: int) -> tuple[Tensor, Tensor, list[int]]:
+    """Which position each line takes, the line of each position, and lines by expert.
+
+    ``held``: how many positions of each row [experts, rows] go to an expert.
 
     Lines that only fill up take a position that is there anyway; nobody looks at what becomes of it.
     """
-    held = torch.diff(ends, prepend=torch.zeros_like(ends[:, :1])).mT
     lines = (held.sum(1) + _FILL - 1).div(_FILL, rounding_mode="floor") * _FILL
     first = (lines.cumsum(0) - lines)[:, None] + held.cumsum(1) - held
     place = torch.arange(positions, device=ends.device).expand(rows, -1).contiguous()
@@ -154,7 +157,7 @@ def _lay_out(ends: Tensor, rows: int, positions: int) -> tuple[Tensor, Tensor, l
     counts = lines.tolist()
     there = torch.zeros(sum(counts), dtype=torch.int64, device=ends.device)
     there[back] = torch.arange(len(back), device=ends.device)
-    return there, back, counts, held
+    return there, back, counts
 
 
 GROUPED = (getattr(torch, "_grouped_mm", "torch._grouped_mm"), "transformers.grouped_mm_fallback")  # from torch 2.8 on

@@ -148,6 +148,8 @@ def _run_direction(
     bias_hidden = weights[3].detach() if bias else None
     onward = weights[-1] if len(weights) in (3, 5) else None  # proj_size
     projected = functional.linear(x, run.twin(of_input), run.twin(weights[2]) if bias else None)  # type: ignore[arg-type]
+    if not projected.requires_grad and any(map(run.is_trained, weights)):  # the weights of the hidden states alone
+        projected.requires_grad_()
     run.computes(of_hidden.shape[0])
     run.computes(of_hidden.shape[1])
     run.multiplies(*of_input.shape, *of_hidden.shape)

@@ -88,6 +88,14 @@ def histc(run: "ForwardPass", input: Tensor, *args: Any, **kwargs: Any) -> Any:
     return run.wrap(torch.stack([torch.histc(row, *args, **kwargs) for row in run.rows_first(input)]))
 
 
+def product(run: "ForwardPass", input: Tensor, *_: Any, **__: Any) -> Any:
+    """PyTorch takes another formula for the gradients of all rows where one of them holds a zero: run those apart."""
+    if run.is_of_rows(input) and run.rows_first(input).requires_grad:
+        with run:
+            bool((input == 0).any())
+    return NotImplemented
+
+
 def pooling(function: Callable[..., Any]) -> Callable[..., Any]:
     """Max pooling, which has a kernel of its own."""
 

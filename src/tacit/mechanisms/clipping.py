@@ -25,6 +25,8 @@ SHRINK = 1.0 - 1e-6
 _TINY = 1e-12
 
 
+_LARGEST = 200.0  # of the logarithm of a clip norm that adapts
+
 _ONE = torch.ones((), dtype=torch.float64)
 
 
@@ -148,7 +150,14 @@ class AdaptiveClip:
         return (VectorGroup(tuple(shapes), 1.0),)
 
     def next_norm(self, norm: float, unclipped_share: float) -> float:
-        return norm * math.exp(-self.learning_rate * (unclipped_share - self.quantile))
+        exponent = -self.learning_rate * (unclipped_share - self.quantile)
+        found = norm * math.exp(exponent) if abs(exponent) < _LARGEST else math.inf
+        if not math.exp(-_LARGEST) < found < math.exp(_LARGEST):
+            raise InputError(
+                f"adaptive clipping has left the range of numbers: a step moved the norm {norm:.3g} by "
+                f"e^{exponent:.3g}; lower its learning_rate or count_noise, or raise expected_size"
+            )
+        return found
 
 
 def _check_rule(rule: str) -> None:

@@ -2,14 +2,17 @@
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from tacit.errors import LossesError, RecordMixingError, TacitError
 from tacit.gradients import ClippedSum, Isolation, clipped_sum, guard_of
 from tacit.isolation import StateGuard, as_written, fill_caches
+from tacit.isolation.rows import tensors_in
 from tacit.layers import refuse_layers
 from tacit.losses import Losses, ModelLosses, count_records, map_tensors, take_records
 from tacit.mechanisms import GaussianSumMechanism
@@ -17,6 +20,7 @@ from tacit.randomness import global_chance, seed_everything
 from tacit.types import Batch
 
 _RECORDS = 8  # so many that all of them failing is the program's error
+_HALF = 0.05  # of the largest loss: what half precision may do to the others
 _IF_GENERATED = "; tried on generated records: if they are at fault pass example=, a public batch"
 _OF_VALUES = (ValueError, AssertionError, ArithmeticError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]  # other records may be fine
 
@@ -88,17 +92,31 @@ def _refuse_statistics(losses: Losses, params: Mapping[str, Tensor], rows: Batch
             first, again = (_values(losses, params, rows) for _ in range(2))
             apart = [_values(losses, params, take_records(rows, slice(i, i + 1))) for i in range(count_records(rows))]
             drew = not torch.equal(before, torch.get_rng_state())  # also under a seed of the losses' own
+            with _NotesHalfPrecision() as noted:
+                _values(losses, params, rows)
     except TacitError:
         raise
     except Exception:
         return  # losses that need gradients, or cannot take a batch: there is nothing to compare
     if first.shape != (len(apart),) or drew or not torch.equal(first, again):
         return  # written for one record, or by chance
-    if not torch.allclose(first, torch.cat(apart), rtol=1e-3, atol=1e-6, equal_nan=True):
+    rough = _HALF * first.abs().nan_to_num(0.0, posinf=0.0).max().item() if noted.found else 0.0
+    if not torch.allclose(first, torch.cat(apart), rtol=1e-3, atol=1e-6 + rough, equal_nan=True):
         raise RecordMixingError(
             "the losses of a batch are not those of its records alone: something in them looks at the whole batch "
             "(a statistic, a sum, an attention over records), which no private gradient can; write it for each record"
         )
+
+
+class _NotesHalfPrecision(TorchFunctionMode):
+    """Notes whether anything is computed in half precision (bfloat16 weights, autocast), which rounds by the batch."""
+
+    found = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        self.found |= any(tensor.dtype in (torch.bfloat16, torch.float16) for tensor in tensors_in(output))
+        return output
 
 
 def _values(losses: Losses, params: Mapping[str, Tensor], rows: Batch) -> Tensor:

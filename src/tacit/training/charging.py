@@ -33,6 +33,7 @@ class ChargedAhead:
         self._each = steps_per_pass
         self._blocks: deque[tuple[int, int]] = deque()
         self._begun = 0  # steps of these blocks
+        self.mechanisms: dict[int, GaussianSumMechanism] = {}  # of charged steps whose samples are still to come
         self._has_ended = False
         self._one_thread = threading.Lock()  # a step begins before the end, and is counted, or not at all
 
@@ -94,7 +95,6 @@ class Charging:
         self._stddevs = array("d")  # of each step, NaN before it was asked for; it is never asked for again
         self._last: int | None = None  # the last planned step
         self._at_once = plan.steps_at_once(1)  # so many are charged ahead, once their number is known
-        self._charged: dict[int, GaussianSumMechanism] = {}  # of charged steps whose samples are still to come
         self._gate: BudgetGate | None = None
         self._file: LedgerFile | SharedLedger | None = None
 
@@ -160,9 +160,11 @@ class Charging:
 
     def reserve_block(self, step: int, left: int, ahead: ChargedAhead) -> None:
         """Charge the block that begins at this step, when so many steps are left, and note it in ``ahead``."""
-        ahead.charge(*self.reserve(step, self._block(left)))
+        number, mechanisms = self.reserve(step, self._block(left))
+        ahead.charge(number, len(mechanisms))
+        ahead.mechanisms.update(enumerate(mechanisms, start=step))
 
-    def reserve(self, step: int, count: int) -> tuple[int, int]:
+    def reserve(self, step: int, count: int) -> tuple[int, list[GaussianSumMechanism]]:
         """Check the budget, then charge the next ``count`` steps, by the very mechanisms that their releases use."""
         mechanisms = [self.mechanism_at(step + ahead) for ahead in range(count)]
         charges = self.charges(mechanisms)
@@ -171,12 +173,7 @@ class Charging:
         number = self.file.reserve(charges)
         if self._due(step):
             self.file.reserve(self._due(step))
-        self._charged.update({step + ahead: mechanism for ahead, mechanism in enumerate(mechanisms)})
-        return number, count
-
-    def take(self, step: int) -> GaussianSumMechanism:
-        """The mechanism that a step was charged for, for its only sample."""
-        return self._charged.pop(step)
+        return number, mechanisms
 
     def settle(self, ahead: ChargedAhead) -> None:
         """Give back what was reserved for steps that have not begun."""

@@ -1,5 +1,6 @@
 """User story 1: make an existing PyTorch loop private by changing three lines."""
 
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -86,6 +87,7 @@ class PrivateGradient:
         self._engine = PrivateSum(
             self._losses, self._losses.params, plan, randomness=randomness, example=example, evidence=evidence
         )
+        self._one_at_a_time = threading.RLock()  # releases: model, guard and adaptive clip norm are one for all threads
 
     @property
     def ledger(self) -> Ledger:
@@ -124,6 +126,10 @@ class PrivateGradient:
 
         Hooks that run after a gradient was accumulated (an optimizer within the backward pass) run here too.
         """
+        with self._one_at_a_time:
+            self._backward(sample)
+
+    def _backward(self, sample: Sample) -> None:
         params = self._losses.params  # as they are now; what is not as at the start is refused
         for name, gradient in self._engine.release(sample, params).items():
             parameter = params[name]

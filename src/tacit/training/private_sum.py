@@ -173,7 +173,7 @@ class PrivateSum:
         try:
             for step, (portions, drawn, chance) in enumerate(source.records(rows, self._bounds), start=first):
                 ahead.begin()
-                yield self._sample(step, portions, drawn, chance, source.views)
+                yield self._sample(step, portions, drawn, chance, source.views, ahead.mechanisms.pop(step))
         finally:
             del self._loops[ahead]
             if at_exit.detach() is not None:
@@ -191,12 +191,19 @@ class PrivateSum:
         """Where a sample is cut into portions: what fits into memory, or what is summed at a time."""
         return cut(drawn, self._fitting.held, None if self._several is None else self._several.width)
 
-    def _sample(self, step: int, portions: Portions, rows: DrawnRows, chance: StepChance, views: int | None) -> Sample:
-        """A sample that only this engine can release, and only once."""
+    def _sample(
+        self,
+        step: int,
+        portions: Portions,
+        rows: DrawnRows,
+        chance: StepChance,
+        views: int | None,
+        mechanism: GaussianSumMechanism,
+    ) -> Sample:
+        """A sample that only this engine can release, and only once, by the mechanism that was charged for it."""
         self._outstanding.check_process()
         sizes = None if rows.sizes is None else rows.sizes.tolist()
         units = rows.rows if rows.units is None else rows.units
-        mechanism = self._charging.take(step)
         return self._outstanding.give(Drawn(step, portions, sizes, views, units, mechanism, chance.losses))
 
     def _check_trained(self) -> None:

@@ -126,14 +126,17 @@ class DataSource:
 
     def schema(self) -> Batch:
         """A batch of one record whose shapes and dtypes are public; its values are not to be used."""
+        said = ""
         for row in range(min(len(self), _TRIED)):  # a first record that cannot be made must not stop the run
             rows = np.array([row])
             chance = self.chance(Randomness(), rows)
-            groups = self._prepared(self._fetch(rows, chance), chance)
+            found = self._read(rows, chance, np.arange(1))
+            groups = self._prepared(found.groups, chance)
             if groups:
                 batch = groups[0].batch
                 return batch if self.views is None else map_tensors(lambda tensor: tensor[:, 0], batch)
-        raise InputError(f"none of the first {_TRIED} records could be made")
+            said = said or found.said
+        raise InputError(f"none of the first {_TRIED} records could be made: {said}")
 
     def all(self, randomness: Randomness) -> list[RecordGroup]:
         """Every row, for data that is small enough to be held at once."""
