@@ -235,6 +235,17 @@ def test_a_statistic_of_the_batch_is_one_of_the_record(data):
     assert_same(summed(mixing, data, strategy="fast"), summed(mixing, data, strategy="record"))
 
 
+def test_a_copy_of_a_weight_that_is_changed_after_its_use_has_the_gradient_of_its_use(data):
+    def changed(m, x):
+        weight = m.weight.clone()
+        out = functional.linear(x, weight).tanh()
+        weight *= 3
+        return out
+
+    losses = ModelLosses(Net(changed, weight=torch.randn(3, 5)), classify)
+    assert_same(summed(losses, data), summed(losses, data, strategy="record"))
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpoints_are_run_as_they_are_written_and_nothing_of_it_stays(data, reentrant):
     def checkpointed(m, x):

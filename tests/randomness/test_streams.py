@@ -1,6 +1,8 @@
 import copy
 import os
 import pickle
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -71,3 +73,22 @@ def test_a_key_cannot_be_copied_or_saved():
 def test_a_seed_is_a_whole_number():
     with pytest.raises(InputError, match="seed"):
         Randomness.seeded(1.5)
+
+
+def test_threads_never_draw_the_same_words():
+    source, found = Randomness.seeded(1), []
+
+    def draw():
+        found.extend(source.words("noise", 1).item() for _ in range(3000))
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert len(set(found)) == 12_000

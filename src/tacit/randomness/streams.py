@@ -6,6 +6,7 @@ record, and its generator can be predicted from a few outputs (maths.md section 
 
 import hashlib
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Literal, NoReturn, final
 
@@ -126,10 +127,9 @@ class Randomness:
         found = self._ahead.pop(counter, None)
         if found is None or len(found) != count:
             first = int.from_bytes(counter[:8], "big")
-            calls = [(first + later).to_bytes(8, "big") + bytes(8) for later in range(_CALLS)]
+            found, *later = normals_of_calls(self._key, first, _CALLS, count)
             self._ahead.clear()
-            self._ahead.update(zip(calls, normals_of_calls(self._key, first, _CALLS, count), strict=True))
-            found = self._ahead.pop(counter)
+            self._ahead.update({_counter(first + number): draws for number, draws in enumerate(later, start=1)})
         return found
 
     def record_chance(self, numbers: npt.NDArray[np.int64]) -> RecordChance:
@@ -150,9 +150,10 @@ class Randomness:
     def _next_counter(self, purpose: Purpose) -> bytes:
         if self._seed is None and self._process != os.getpid():
             self._start(os.urandom(32))  # a forked child must not repeat its parent's noise
-        call = self._calls[purpose]
-        self._calls[purpose] = call + 1
-        return bytes([_PURPOSES[purpose]]) + call.to_bytes(7, "big") + bytes(8)
+        with self._one_thread:  # no two calls may have one number
+            call = self._calls[purpose]
+            self._calls[purpose] = call + 1
+        return _counter((_PURPOSES[purpose] << 56) + call)
 
     def _stream(self, counter: bytes) -> CipherContext:
         return Cipher(algorithms.AES(self._key), modes.CTR(counter)).encryptor()
@@ -160,11 +161,17 @@ class Randomness:
     def _start(self, key: bytes) -> None:
         self._key = key
         self._process = os.getpid()
+        self._one_thread = threading.Lock()
         self._calls: dict[Purpose, int] = dict.fromkeys(_PURPOSES, 0)
         self._ahead: dict[bytes, torch.Tensor] = {}  # normal draws of coming calls, by their counters
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a source of randomness cannot be copied or saved: its key would repeat the noise")
+
+
+def _counter(call: int) -> bytes:
+    """Of the first block of a call: its purpose and number, and position 0."""
+    return call.to_bytes(8, "big") + bytes(8)
 
 
 def normals_of_calls(key: bytes, first: int, calls: int, count: int) -> torch.Tensor:
