@@ -87,16 +87,15 @@ def check() -> None:
     run(BIN / "mypy")
 
 
-def test() -> None:
+def test(*which: str) -> None:
     check()
     # One thread for each of the two processes; with more they wait for each other.
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    run(BIN / "python", "-m", "pytest", "-q", "-n", "2")
+    run(BIN / "python", "-m", "pytest", "-q", "-n", "2", *which)
 
 
 def slow() -> None:
-    check()
-    run(BIN / "python", "-m", "pytest", "-q", "-m", "slow or not slow")
+    test("-m", "slow or not slow")
 
 
 def integrations() -> None:
